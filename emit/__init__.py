@@ -1,0 +1,1 @@
+"""Low-level programs as text: OpenMP C that a person would like to own."""

@@ -1,0 +1,1 @@
+"""From loop nests to multi-dimensional homomorphisms: analysis, operators, and why not."""

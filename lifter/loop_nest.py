@@ -1,0 +1,73 @@
+"""The lifter's input: a loop nest as plain data, the same from every source language.
+
+    nest  ::= LoopNest(name, params, buffers, scalars, functions, directive, body: stmt*)
+    stmt  ::= Loop(iterator, lower, upper, step, body: stmt*) | Declare | Assign | If | While
+              (the last four from ``mdh_core.expr``; bodies of ``If``/``While`` hold no ``Loop``)
+
+* ``Loop`` runs ``iterator = lower, lower+step, ...`` while it is below ``upper`` (above it for a negative
+  step); bounds are loop-invariant expressions.  ``<=`` arrives as ``upper + 1``.
+* Iterators, parameters and local scalars have unique names within a nest (a frontend renames
+  shadowing declarations: ``i``, ``i_1``); ``source_name`` keeps the spelling for emitted code.
+* Array reads are ``Load(buffer, index*)`` with one index per declared dimension; a flat pointer has
+  one index, ``A[i*K + k]`` is not yet taken apart (the lifter delinearises).
+* ``scalars`` are variables declared outside the nest that the nest writes.  ``live_after`` tells
+  whether their value may be read after the nest; those that are live become 0-d outputs.
+* A frontend hoists loop-invariant integer subexpressions that are not affine (``n/2``, ``a*b``) in bounds
+  and subscripts into parameters with a ``value`` (C text).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Union
+
+from lifter.annotations import Directive
+from mdh_core.expr import Assign, Declare, Expr, Function, If, RecordType, ScalarType, While
+from mdh_core.ir import Buffer, Param
+from mdh_core.source import NO_SPAN, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    iterator: str
+    type: ScalarType  # of the iterator
+    lower: Expr
+    upper: Expr  # exclusive
+    step: int  # not 0
+    body: tuple[NestStmt, ...]
+    source_name: str = field(default="", compare=False)
+    declared_outside: bool = field(default=False, compare=False)  # its final value may be observed
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)  # the loop head
+
+
+NestStmt = Union[Loop, Declare, Assign, If, While]
+
+
+@dataclass(frozen=True, slots=True)
+class OuterScalar:
+    """A scalar (or record) variable declared outside the nest and written inside it."""
+
+    name: str
+    type: ScalarType | RecordType
+    live_after: bool
+    c_type: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNest:
+    name: str  # path.c::function::label
+    function: str
+    label: str
+    params: tuple[Param, ...]
+    buffers: tuple[Buffer, ...]
+    scalars: tuple[OuterScalar, ...]
+    body: tuple[NestStmt, ...]
+    functions: tuple[Function, ...] = ()
+    directive: Directive = field(default_factory=Directive)
+    file: str = field(default="", compare=False)
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)  # the nest, without the directive
+    directive_span: Span = field(default=NO_SPAN, compare=False, repr=False)
+    function_span: Span = field(default=NO_SPAN, compare=False, repr=False)  # the enclosing function
+
+    def buffer(self, name: str) -> Buffer:
+        return next(b for b in self.buffers if b.name == name)

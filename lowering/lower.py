@@ -1,0 +1,524 @@
+"""Lowering: a program and a configuration become loop nests that a generator only has to print.
+
+    lowered ::= Lowered(stages: stage+, temporaries: Buffer*)
+    stage   ::= Nest | ScanNest
+    nest    ::= Nest(program, loops, threads, tile, accumulate, packs, results)
+    scan    ::= ScanNest(program, dim, block, rows)
+
+before   a program with cc, pw and ps dimensions, three phases with an order and assignment each
+after    loops in execution order; every program of a stage has either no ps dimension (``Nest``), or one ps
+         dimension and else cc (``ScanNest``)
+
+How the three phases of mdh.md 4.3 end up in loops:
+
+* D1 = S1 = R1 and D2 = S2 = R2: one nest.  Otherwise the phases that differ are separate stages with
+  a materialised MDA between them: the de-composition copies every operand to its point, the scalar
+  phase stores every result, the re-composition combines them.
+* Loops on a ``threads`` layer are bound together, where the outermost of them stands (as the blocks and
+  threads of a GPU are); several of one dimension, or ones that cannot be bound, run sequentially.
+* The register tile is the longest suffix of loops on ``unrolled`` and ``lanes`` layers.
+* An input whose region or layout changes at a level is packed there (D3, D4); results live in a local tile
+  from the level on where their region is no longer main memory (R3, S5).
+
+Tags have no semantics (mdh.md 5): where a request cannot be realised (a run-time trip count in
+registers, a tile that would not fit) the loop is sequential or the copy is not made.  A partial
+part is never an error: every loop is clipped at the dimension's size.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Union
+
+from lowering.machine import Machine, SystemModel
+from lowering.parameters import Configuration, Layout, Level, output_buffers
+from mdh_core.combine import CC, CombineOp
+from mdh_core.expr import Affine, Expr, Load, Operand, Result, Type, Var, rewrite, walk
+from mdh_core.ir import (
+    Access,
+    Buffer,
+    Dim,
+    InputView,
+    MdhProgram,
+    MdHom,
+    OutputView,
+    ScalarFunction,
+    Store,
+)
+
+TILE_POINTS = 2048  # at most this many points of a register tile are written out
+ACCUMULATOR_BYTES = 1 << 15
+
+
+def size_name(dim: str) -> str:
+    """The kernel's variable that holds a dimension's size."""
+    return f"{dim}_size"
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """``for offset in 0, size, 2*size, ... (count of them, or up to the end)``.
+
+    size   elements of the dimension between two iterations
+    count  trip count before clipping; None for layer 0, which runs to the end of the dimension
+    role   sequential | threads | unrolled | lanes
+    """
+
+    dim: str
+    layer: int
+    size: int
+    count: int | None
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """Before ``loops[at]``, copy what the accesses of ``buffer`` read inside, with this layout.
+
+    extents: of the copy, in the buffer's order of dimensions (constant upper bounds).
+    """
+
+    buffer: str
+    at: int
+    layout: Layout
+    extents: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Loops in execution order, outermost first.
+
+    threads     loops[threads[0]:threads[1]] are run by different threads (empty range: none)
+    tile        loops[tile:] have constant trip counts and are written out
+    accumulate  from loops[accumulate] inwards results live in a local tile
+    results     "direct": a cell is finished inside the local tile
+                "in place": unfinished cells are kept in the output buffer between visits
+                "parts": unfinished cells are kept in temporaries, one set per part that threads combine
+    """
+
+    program: MdhProgram
+    loops: tuple[Loop, ...]
+    threads: tuple[int, int]
+    tile: int
+    accumulate: int
+    packs: tuple[Pack, ...]
+    results: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScanNest:
+    """One ps dimension, scanned sequentially for each point of the cc dimensions, or in blocks.
+
+    block  elements of a block if threads share the scanned dimension, else None
+    rows   cc dimensions whose points are run by different threads
+    """
+
+    program: MdhProgram
+    dim: str
+    block: int | None
+    rows: tuple[str, ...]
+
+
+Stage = Union[Nest, ScanNest]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    stages: tuple[Stage, ...]
+    temporaries: tuple[Buffer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """Order and roles of the levels in one phase, by dimension name."""
+
+    order: tuple[tuple[int, str], ...]
+    roles: dict[tuple[int, str], str]
+    parts: dict[tuple[int, str], int]
+
+
+def _phase(
+    c: Configuration,
+    program: MdhProgram,
+    model: SystemModel,
+    order: tuple[Level, ...],
+    assign: tuple[tuple[tuple[int, int], ...], ...],
+) -> _Phase:
+    names = [d.name for d in program.hom.dims]
+    roles, parts = {}, {}
+    for layer in range(model.depth):
+        for d, name in enumerate(names):
+            roles[layer, name] = model.layers[assign[layer][d][0]].role
+            parts[layer, name] = c.num_parts[layer][d]
+    return _Phase(tuple((layer, names[d]) for layer, d in order), roles, parts)
+
+
+# --------------------------------------------------------------------------- stages
+
+
+def lower(program: MdhProgram, c: Configuration, machine: Machine) -> Lowered:
+    """The stages of a program under a legal configuration of ``machine.model``."""
+    model = machine.model
+    decompose = _phase(c, program, model, c.decompose_order, c.decompose_assign)
+    scalar = _phase(c, program, model, c.scalar_order, c.scalar_assign)
+    recompose = _phase(c, program, model, c.recompose_order, c.recompose_assign)
+    temporaries: list[Buffer] = []
+    stages: list[Stage] = []
+    if decompose != scalar:
+        copies, program = _decomposed(program, temporaries)
+        stages += [_nest(p, decompose, c, machine) for p in copies]
+    if scalar != recompose and program.hom.function is not None:
+        mapped, program = _mapped(program, temporaries)
+        stages.append(_nest(mapped, scalar, c, machine))
+        scalar = recompose
+    for p in _scans_split(program, temporaries):
+        scanned = p.hom.dims_of("ps")
+        stages.append(_scan(p, scanned[0], scalar) if scanned else _nest(p, scalar, c, machine))
+    return Lowered(tuple(stages), tuple(temporaries))
+
+
+def _temporary(name: str, t: Type, dims: tuple[str, ...], temporaries: list[Buffer]) -> Buffer:
+    buffer = Buffer(name, t, tuple(Affine.of(size_name(d)) for d in dims))
+    temporaries.append(buffer)
+    return buffer
+
+
+def _decomposed(
+    program: MdhProgram, temporaries: list[Buffer]
+) -> tuple[list[MdhProgram], MdhProgram]:
+    """Copies of every operand to the points that use it, and the program that reads them there."""
+    copies, accesses, buffers = [], [], []
+    for k, access in enumerate(program.inp.accesses):
+        used = tuple(
+            d.name for d in program.hom.dims if any(a.coefficient(d.name) for a in access.index)
+        )
+        if access.conditional or not used:
+            accesses.append(access)
+            continue
+        t = program.buffer(access.buffer).type
+        copy = _temporary(f"mdh_operand{k}", t, used, temporaries)
+        at = tuple(Affine.of(d) for d in used)
+        hom = MdHom(
+            tuple(program.dim(d) for d in used), ScalarFunction((Operand(0, t),)), (CC,) * len(used)
+        )
+        copies.append(
+            replace(
+                program,
+                name=f"{program.name} operand {k}",
+                buffers=(program.buffer(access.buffer), copy),
+                inp=InputView((access,)),
+                hom=hom,
+                out=OutputView((None,), (Store(copy.name, at, Result(0, t)),)),
+            )
+        )
+        buffers.append(copy)
+        accesses.append(Access(copy.name, at))
+    return copies, replace(
+        program, buffers=(*program.buffers, *buffers), inp=InputView(tuple(accesses))
+    )
+
+
+def _as_temporaries(
+    program: MdhProgram, combine: tuple[CombineOp, ...], prefix: str, temporaries: list[Buffer]
+) -> tuple[MdhProgram, MdhProgram, tuple[Dim, ...]]:
+    """The program with ``combine`` whose components go to temporaries, and one that reads them."""
+    dims = tuple(
+        d for d, op in zip(program.hom.dims, combine, strict=True) if op.kind != "pw"
+    )
+    at = tuple(Affine.of(d.name) for d in dims)
+    types = program.component_types
+    buffers = tuple(
+        _temporary(f"{prefix}{c}", t, tuple(d.name for d in dims), temporaries)
+        for c, t in enumerate(types)
+    )
+    first = replace(
+        program,
+        buffers=(*program.buffers, *buffers),
+        hom=replace(program.hom, combine=combine),
+        out=OutputView(
+            (None,) * len(types),
+            tuple(Store(b.name, at, Result(c, b.type)) for c, b in enumerate(buffers)),
+        ),
+    )
+    rest = replace(
+        program,
+        buffers=(*program.buffers, *buffers),
+        inp=InputView(tuple(Access(b.name, at) for b in buffers)),
+        hom=MdHom(
+            dims,
+            ScalarFunction(tuple(Operand(c, t) for c, t in enumerate(types))),
+            tuple(program.op(d.name) for d in dims),
+        ),
+    )
+    return first, rest, dims
+
+
+def _mapped(program: MdhProgram, temporaries: list[Buffer]) -> tuple[MdhProgram, MdhProgram]:
+    """The scalar phase alone, and the re-composition of what it stored."""
+    every = (CC,) * len(program.hom.dims)
+    first, rest, _ = _as_temporaries(program, every, "mdh_result", temporaries)
+    return first, rest
+
+
+def _scans_split(program: MdhProgram, temporaries: list[Buffer]) -> list[MdhProgram]:
+    """At most one ps dimension per program, and then no pw dimension (mdh.md 5, interchange).
+
+    before   ps(+) in i, pw(+) in j
+    after    pw(+) in j to a temporary; ps(+) in i over it
+    """
+    scanned = program.hom.dims_of("ps")
+    if not scanned or (len(scanned) == 1 and not program.hom.dims_of("pw")):
+        return [program]
+    if program.hom.dims_of("pw"):
+        combine = tuple(CC if op.kind == "ps" else op for op in program.hom.combine)
+        prefix = "mdh_row"
+    else:
+        last = scanned[-1].name
+        combine = tuple(
+            op if op.kind != "ps" or d.name == last else CC
+            for d, op in zip(program.hom.dims, program.hom.combine, strict=True)
+        )
+        prefix = f"mdh_scan{len(scanned)}_"
+    first, rest, dims = _as_temporaries(program, combine, prefix, temporaries)
+    if prefix != "mdh_row":
+        done = scanned[-1].name
+        rest = replace(
+            rest,
+            hom=replace(
+                rest.hom,
+                combine=tuple(
+                    CC if d.name == done else op
+                    for d, op in zip(dims, rest.hom.combine, strict=True)
+                ),
+            ),
+        )
+    return [first, *_scans_split(rest, temporaries)]
+
+
+def _scan(program: MdhProgram, dim: Dim, phase: _Phase) -> ScanNest:
+    """Threads share the cc dimensions if the configuration says so, else the scanned one."""
+    threaded = [
+        (layer, d)
+        for layer, d in phase.order
+        if phase.roles[layer, d] == "threads" and (layer == 0 or phase.parts[layer, d] > 1)
+    ]
+    rows = tuple(d.name for d in program.hom.dims_of("cc") if any(e == d.name for _, e in threaded))
+    on_dim = [layer for layer, d in threaded if d == dim.name]
+    function = program.hom.function
+    keeps_order = program.fp == "exact" and function is not None and not function.exact
+    if rows or not on_dim or keeps_order:
+        return ScanNest(program, dim.name, None, rows)
+    size = math.prod(phase.parts[k, dim.name] for k, d in phase.order if d == dim.name and k > on_dim[0])
+    return ScanNest(program, dim.name, max(size, 256), ())
+
+
+# --------------------------------------------------------------------------- one nest
+
+
+def _nest(program: MdhProgram, phase: _Phase, c: Configuration, machine: Machine) -> Nest:
+    names = {d.name for d in program.hom.dims}
+    order = [(layer, d) for layer, d in phase.order if d in names]
+    depth = 1 + max((layer for layer, _ in order), default=0)
+    loops = []
+    for layer, d in order:
+        count = None if layer == 0 else phase.parts[layer, d]
+        if count == 1:
+            continue
+        size = math.prod(phase.parts[k, d] for k in range(layer + 1, depth))
+        role = phase.roles[layer, d]
+        if layer == 0 and role in ("unrolled", "lanes"):
+            role = "sequential"  # its trip count is known at run time only
+        loops.append(Loop(d, layer, size, count, role))
+    loops, threads = _bind_threads(loops)
+    tile = _register_tile(loops, threads[1])
+    loops = [
+        replace(loop, role="sequential")
+        if k < tile and loop.role in ("unrolled", "lanes")
+        else loop
+        for k, loop in enumerate(loops)
+    ]
+    accumulate = _accumulate_from(program, loops, threads[1], c)
+    packs = _packs(program, loops, threads, c, machine)
+    nest = Nest(program, tuple(loops), threads, tile, accumulate, packs, "direct")
+    return replace(nest, results=_results(nest))
+
+
+def _bind_threads(loops: list[Loop]) -> tuple[list[Loop], tuple[int, int]]:
+    """Thread loops together at the place of the first; one per dimension, the others sequential."""
+    bound: list[Loop] = []
+    rest: list[Loop] = []
+    at: int | None = None
+    for loop in loops:
+        if loop.role == "threads" and all(b.dim != loop.dim for b in bound):
+            # an inner layer may be hoisted over an outer one of its dimension: parts are strided then
+            bound.append(loop)
+            at = len(rest) if at is None else at
+        else:
+            rest.append(replace(loop, role="sequential") if loop.role == "threads" else loop)
+    if at is None:
+        return rest, (0, 0)
+    return [*rest[:at], *bound, *rest[at:]], (at, at + len(bound))
+
+
+def _register_tile(loops: list[Loop], after: int) -> int:
+    """Where the register tile begins; lanes only as the very last loop."""
+    start, points = len(loops), 1
+    while start > after:
+        loop = loops[start - 1]
+        if loop.count is None or loop.role not in ("unrolled", "lanes"):
+            break
+        if loop.role == "lanes" and start != len(loops):
+            break
+        if loop.role == "unrolled" and points * loop.count > TILE_POINTS:
+            break
+        points *= loop.count if loop.role == "unrolled" else 1
+        start -= 1
+    return start
+
+
+def _accumulate_from(
+    program: MdhProgram, loops: list[Loop], after: int, c: Configuration
+) -> int:
+    """Where the local tile of results begins (R3, S5)."""
+    if program.hom.function is None:
+        return len(loops)
+    index = {d.name: k for k, d in enumerate(program.hom.dims)}
+    outs = [b for b in output_buffers(program) if b in dict(c.output_memory)]
+    columns = _columns(program, c, index)
+    start = len(loops)
+    if all(dict(c.scalar_output_memory)[b] for b in outs):
+        while start > after:
+            loop = loops[start - 1]
+            d = columns.get(loop.dim)
+            if d is not None and not all(dict(c.output_memory)[b][loop.layer][d] for b in outs):
+                break
+            start -= 1
+    concatenated = {d.name for d in program.hom.dims_of("cc")}
+    cell = sum(t.size for t in program.component_types)
+    while start < len(loops):
+        inside = [loop for loop in loops[start:] if loop.dim in concatenated]
+        counts = [loop.count for loop in inside]
+        if None not in counts and math.prod(n or 1 for n in counts) * cell <= ACCUMULATOR_BYTES:
+            break
+        start += 1
+    return start
+
+
+def _columns(
+    program: MdhProgram, c: Configuration, index: dict[str, int]
+) -> dict[str, int]:
+    """Column of each dimension in the configuration's tables (stages may have fewer dimensions)."""
+    width = len(c.num_parts[0])
+    return index if len(index) == width else {}
+
+
+def _linear_part(access: Access) -> tuple[tuple[tuple[str, int], ...], ...]:
+    return tuple(a.terms for a in access.index)
+
+
+def loop_range(loops: tuple[Loop, ...] | list[Loop], dim: str) -> int | None:
+    """Elements of a dimension that the loops span from their first to their last; None if unbounded."""
+    spans = [None if x.count is None else (x.count - 1) * x.size for x in loops if x.dim == dim]
+    return None if None in spans else 1 + sum(s or 0 for s in spans)
+
+
+def _packs(
+    program: MdhProgram,
+    loops: list[Loop],
+    threads: tuple[int, int],
+    c: Configuration,
+    machine: Machine,
+) -> tuple[Pack, ...]:
+    """Where inputs are copied: the outermost level of a region or layout of their own (D3, D4)."""
+    columns = _columns(program, c, {d.name: k for k, d in enumerate(program.hom.dims)})
+    regions, layouts = dict(c.input_memory), dict(c.input_layout)
+    registers = {k for k, m in enumerate(machine.model.memory) if m.role == "unrolled"}
+    private = 0
+    packs = []
+    for name in dict.fromkeys(a.buffer for a in program.inp.accesses):
+        accesses = [a for a in program.inp.accesses if a.buffer == name]
+        buffer = program.buffer(name)
+        if (
+            name not in regions
+            or not buffer.rank
+            or any(a.conditional or _linear_part(a) != _linear_part(accesses[0]) for a in accesses)
+            or any(s.buffer == name for s in program.out.stores)
+        ):
+            continue
+        plain = tuple(range(buffer.rank))
+        for at, loop in enumerate(loops):
+            d = columns.get(loop.dim)
+            if d is None or threads[0] < at < threads[1]:
+                continue
+            region, layout = regions[name][loop.layer][d], layouts[name][loop.layer][d]
+            if (region == 0 or region in registers) and layout == plain:
+                continue
+            extents = _box(accesses, loops[at:])
+            if extents is None:
+                continue
+            size = math.prod(extents) * buffer.type.size
+            if size > machine.stack - private and at >= threads[1]:
+                continue
+            private += size if at >= threads[1] else 0
+            packs.append(Pack(name, at, layout, extents))
+            break
+    return tuple(packs)
+
+
+def _box(accesses: list[Access], inner: list[Loop]) -> tuple[int, ...] | None:
+    """Constant extents of the cells that the accesses touch inside ``inner``, or None."""
+    extents = []
+    for t in range(len(accesses[0].index)):
+        constants = [a.index[t].const for a in accesses]
+        extent = max(constants) - min(constants) + 1
+        for name, coefficient in accesses[0].index[t].terms:
+            span = loop_range(inner, name)
+            if span is None:
+                return None
+            extent += abs(coefficient) * (span - 1)
+        extents.append(extent)
+    return tuple(extents)
+
+
+# --------------------------------------------------------------------------- results
+
+
+def _results(nest: Nest) -> str:
+    program = nest.program
+    reduced = {d.name for d in program.hom.dims_of("pw")}
+    shared = any(x.dim in reduced for x in nest.loops[nest.threads[0] : nest.threads[1]])
+    revisited = any(x.dim in reduced for x in nest.loops[: nest.accumulate])
+    if shared:
+        return "parts"
+    if not revisited:
+        return "direct"
+    return "in place" if _can_stay_in_place(program) else "parts"
+
+
+def _can_stay_in_place(program: MdhProgram) -> bool:
+    """Whether every component is stored as it is in a cell of its own that nothing else reads."""
+    written = {s.buffer for s in program.out.stores}
+    stored = [s.plain for s in program.out.stores]
+    if sorted(x for x in stored if x is not None) != list(range(len(program.component_types))):
+        return False
+    if len(stored) != len(program.component_types) or len(written) != len(stored):
+        return False
+    if any(a.buffer in written for a in program.inp.accesses):
+        return False
+    for s in program.out.stores:
+        assert s.plain is not None
+        if s.at_last or program.buffer(s.buffer).type != program.component_types[s.plain]:
+            return False
+        initial = program.out.initial[s.plain]
+        if initial is None:
+            return False
+        for n in walk(initial):
+            if isinstance(n, Load) and n.buffer in written and n.buffer != s.buffer:
+                return False
+    return True
+
+
+def at_point(e: Expr, offsets: dict[str, Expr]) -> Expr:
+    """An expression with dimension variables replaced."""
+    return rewrite(e, lambda n: offsets.get(n.name) if isinstance(n, Var) else None)

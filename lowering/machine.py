@@ -1,0 +1,156 @@
+"""The abstract system model, and the facts of a real machine that a cost model needs.
+
+    model ::= SystemModel(name, memory: layer+, core: layer+)      # mdh.md 4.1, outermost first
+    layer ::= Layer(name, role)
+
+An abstract system model is a pair of memory layers and core layers; sizes and core counts are not
+part of it.  ``role`` says what a generator makes of a loop on the layer: ``sequential`` (a loop),
+``unrolled`` (a loop written out, its data in registers), ``threads`` (split among cores that share
+memory), ``lanes`` (one vector instruction).  Capacities live in ``Machine``.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    name: str
+    role: str  # sequential | unrolled | threads | lanes
+
+
+@dataclass(frozen=True, slots=True)
+class SystemModel:
+    name: str
+    memory: tuple[Layer, ...]
+    core: tuple[Layer, ...]
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Memory layers first, then core layers, each outermost first (mdh.md 4.1)."""
+        return self.memory + self.core
+
+    @property
+    def depth(self) -> int:
+        """L, the number of layers."""
+        return len(self.memory) + len(self.core)
+
+    def layer(self, name: str) -> int:
+        return next(k for k, layer in enumerate(self.layers) if layer.name == name)
+
+
+def _memory(*names: str) -> tuple[Layer, ...]:
+    return tuple(Layer(n, "unrolled" if n in ("RM", "REG", "PM") else "sequential") for n in names)
+
+
+def _threads(*names: str) -> tuple[Layer, ...]:
+    return tuple(Layer(n, "threads") for n in names)
+
+
+SIMD = Layer("SIMD", "lanes")
+ARTIFICIAL = SystemModel("artificial", _memory("HM", "L1"), _threads("COR"))
+OPENMP = SystemModel("OpenMP", _memory("MM", "L2", "L1"), _threads("COR"))
+OPENMP_L3 = SystemModel("OpenMP+L3", _memory("MM", "L3", "L2", "L1"), _threads("COR"))
+OPENMP_L3_SIMD = SystemModel(
+    "OpenMP+L3+SIMD", _memory("MM", "L3", "L2", "L1"), (*_threads("COR"), SIMD)
+)
+OPENMP_SIMD = SystemModel("OpenMP+SIMD", _memory("MM", "L2", "L1"), (*_threads("COR"), SIMD))
+# The register file as a memory layer of its own, as RM in the GPU models: what the default uses.
+OPENMP_REG_SIMD = SystemModel(
+    "OpenMP+REG+SIMD", _memory("MM", "L2", "L1", "REG"), (*_threads("COR"), SIMD)
+)
+CUDA = SystemModel("CUDA", _memory("DM", "SM", "RM"), _threads("SMX", "CC"))
+CUDA_WRP = SystemModel("CUDA+WRP", _memory("DM", "SM", "RM"), _threads("SMX", "WRP", "CC"))
+OPENCL = SystemModel("OpenCL", _memory("GM", "LM", "PM"), _threads("CU", "PE"))
+MULTI_GPU = SystemModel(
+    "Multi-GPU", _memory("HM", "DM", "SM", "RM"), _threads("GPU", "SMX", "CC")
+)
+MULTI_NODE_MULTI_GPU = SystemModel(
+    "Multi-Node-Multi-GPU",
+    _memory("NM", "HM", "DM", "SM", "RM"),
+    _threads("NOD", "GPU", "SMX", "CC"),
+)
+MODELS = {
+    m.name: m
+    for m in (
+        ARTIFICIAL,
+        OPENMP,
+        OPENMP_L3,
+        OPENMP_SIMD,
+        OPENMP_L3_SIMD,
+        OPENMP_REG_SIMD,
+        CUDA,
+        CUDA_WRP,
+        OPENCL,
+        MULTI_GPU,
+        MULTI_NODE_MULTI_GPU,
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine as the cost model sees it.
+
+    vector_bytes  width of one vector register
+    registers     number of vector registers
+    l1, l2, l3    bytes per core (l3: shared)
+    stack         bytes of private scratch that a kernel may put on a thread's stack
+    peak          single-precision operations per second of one core (estimate)
+    bandwidth     bytes per second of all cores together (estimate)
+    """
+
+    name: str
+    cores: int
+    vector_bytes: int
+    registers: int
+    l1: int
+    l2: int
+    l3: int
+    stack: int = 1 << 19
+    peak: float = 1.0e11
+    bandwidth: float = 2.5e10
+    model: SystemModel = OPENMP_REG_SIMD
+
+
+GENERIC = Machine("generic-x86_64", 4, 32, 16, 32 << 10, 512 << 10, 8 << 20)
+
+
+def _cache_bytes(level: int) -> int | None:
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            if int((index / "level").read_text()) != level:
+                continue
+            if (index / "type").read_text().strip() == "Instruction":
+                continue
+            text = (index / "size").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        return int(text.rstrip("KM")) * (1 << (20 if text.endswith("M") else 10))
+    return None
+
+
+@functools.cache
+def this_machine() -> Machine:
+    """The machine we run on: cores from the affinity mask, caches from sysfs, vectors from its flags."""
+    import archspec.cpu
+
+    host = archspec.cpu.host()
+    features = set(host.features)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wide = "avx512f" in features
+    vector_bytes = 64 if wide else 32 if "avx2" in features or "avx" in features else 16
+    return Machine(
+        host.name,
+        cores,
+        vector_bytes,
+        32 if wide or "neon" in features or "asimd" in features else 16,
+        _cache_bytes(1) or GENERIC.l1,
+        _cache_bytes(2) or GENERIC.l2,
+        _cache_bytes(3) or GENERIC.l3,
+        peak=3.0e9 * 2 * 2 * vector_bytes / 4,
+    )

@@ -1,0 +1,241 @@
+"""Combine operators: the table, identities, laws.
+
+    operator ::= cc | pw(function) | ps(function)
+
+``cc`` concatenates (index-set function id), ``pw(f)`` combines point-wise (index-set function 0_f,
+the dimension disappears), ``ps(f)`` is the prefix sum (id).  A ``CombineFunction`` works on a tuple
+of components, so that several reductions over one dimension are one operator (mdh.md 2.2, item 5)
+and arg-min is a row like any other.  Its value is given as expressions over the variables
+``l0, l1, ...`` (left) and ``r0, r1, ...`` (right): the interpreter evaluates them, the emitters print
+them, and nothing else knows what an operator does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mdh_core.expr import (
+    INT32,
+    Binary,
+    Call,
+    Const,
+    Expr,
+    Function,
+    RecordType,
+    ScalarType,
+    Select,
+    Type,
+    Var,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CombineFunction:
+    """An associative and commutative function on tuples of component values.
+
+    name       as in a directive and in reports: ``+``, ``max``, ``argmin``, ``(+, max)``, a C name
+    types      one per component
+    values     one expression per component over ``Var('l0')..`` and ``Var('r0')..``
+    identity   one constant per component, or None where no neutral element is known
+    exact      False where reordering changes the result in the last digits (floating-point + and *)
+    promised   True for a user's function: its laws are the user's word, and are tested
+    """
+
+    name: str
+    types: tuple[Type, ...]
+    values: tuple[Expr, ...]
+    identity: tuple[Const, ...] | None = None
+    exact: bool = True
+    promised: bool = False
+
+    @property
+    def arity(self) -> int:
+        return len(self.types)
+
+
+@dataclass(frozen=True, slots=True)
+class CombineOp:
+    kind: str  # "cc" | "pw" | "ps"
+    function: CombineFunction | None = None
+
+    def __post_init__(self) -> None:
+        assert self.kind in ("cc", "pw", "ps") and (self.kind == "cc") == (self.function is None)
+
+    def index_set(self, indices: tuple[int, ...]) -> tuple[int, ...]:
+        """The operator's index-set function: id for cc and ps, 0_f for pw."""
+        return (0,) if self.kind == "pw" else indices
+
+    def __str__(self) -> str:
+        return self.kind if self.function is None else f"{self.kind}({self.function.name})"
+
+
+CC = CombineOp("cc")
+
+
+def pw(f: CombineFunction) -> CombineOp:
+    return CombineOp("pw", f)
+
+
+def ps(f: CombineFunction) -> CombineOp:
+    return CombineOp("ps", f)
+
+
+def left(c: int, t: Type) -> Var:
+    return Var(f"l{c}", t)
+
+
+def right(c: int, t: Type) -> Var:
+    return Var(f"r{c}", t)
+
+
+# --------------------------------------------------------------------------- the table
+
+
+def lowest(t: ScalarType) -> Const:
+    if t.is_float:
+        return Const(float("-inf"), t)
+    return Const(-(1 << (t.bits - 1)) if t.kind == "int" else 0, t)
+
+
+def highest(t: ScalarType) -> Const:
+    if t.is_float:
+        return Const(float("inf"), t)
+    if t.kind == "bool":
+        return Const(1, t)
+    return Const((1 << (t.bits - 1)) - 1 if t.kind == "int" else (1 << t.bits) - 1, t)
+
+
+def _number(value: int, t: ScalarType) -> Const:
+    return Const(float(value) if t.is_float else value, t)
+
+
+def _all_ones(t: ScalarType) -> Const:
+    return Const(-1, t) if t.kind == "int" else highest(t)
+
+
+def _infix(op: str, e: tuple[Var, Var], t: ScalarType) -> Expr:
+    return Binary(op, e[0], e[1], t)
+
+
+def _extremum(comparison: str, e: tuple[Var, Var], t: ScalarType) -> Expr:
+    l, r = e
+    return Select(Binary(comparison, r, l, INT32), r, l, t)
+
+
+# name -> (value from (left, right, type), identity from type, float-only?, integer-only?)
+_TABLE = {
+    "+": (lambda e, t: _infix("+", e, t), lambda t: _number(0, t), "any"),
+    "*": (lambda e, t: _infix("*", e, t), lambda t: _number(1, t), "any"),
+    "min": (lambda e, t: _extremum("<", e, t), highest, "any"),
+    "max": (lambda e, t: _extremum(">", e, t), lowest, "any"),
+    "fmin": (lambda e, t: Call(_suffixed("fmin", t), e, t), highest, "float"),
+    "fmax": (lambda e, t: Call(_suffixed("fmax", t), e, t), lowest, "float"),
+    "&": (lambda e, t: _infix("&", e, t), _all_ones, "integer"),
+    "|": (lambda e, t: _infix("|", e, t), lambda t: _number(0, t), "integer"),
+    "^": (lambda e, t: _infix("^", e, t), lambda t: _number(0, t), "integer"),
+    "&&": (lambda e, t: _truth("&&", e, t), lambda t: _number(1, t), "truth"),
+    "||": (lambda e, t: _truth("||", e, t), lambda t: _number(0, t), "truth"),
+}
+OPERATOR_NAMES = (*(n for n in _TABLE), "argmin", "argmax")
+
+
+def _suffixed(name: str, t: ScalarType) -> str:
+    return name + ("f" if t.bits == 32 else "")
+
+
+def _truth(op: str, e: tuple[Var, Var], t: ScalarType) -> Expr:
+    zero = _number(0, t)
+    both = Binary(
+        op, Binary("!=", e[0], zero, INT32), Binary("!=", e[1], zero, INT32), INT32
+    )
+    return Select(both, _number(1, t), zero, t)
+
+
+def scalar_operator(name: str, t: ScalarType) -> CombineFunction | None:
+    """The one-component operator ``name`` on type ``t``; None where it does not apply.
+
+    Floating-point ``+`` and ``*`` are associative only up to rounding: ``exact`` is False.
+    ``&& ||`` yield 0 or 1 and are operators on 0/1 values of an integer type.
+    """
+    if name not in _TABLE:
+        return None
+    value, identity, domain = _TABLE[name]
+    if (domain == "float" and not t.is_float) or (
+        domain in ("integer", "truth") and not t.is_integer
+    ):
+        return None
+    e = (left(0, t), right(0, t))
+    exact = not (t.is_float and name in ("+", "*"))
+    return CombineFunction(name, (t,), (value(e, t),), (identity(t),), exact)
+
+
+def arg_operator(
+    name: str, t: ScalarType, payload: tuple[Type, ...], positions: int, last_wins: bool = False
+) -> CombineFunction:
+    """``argmin``/``argmax`` on (value, payload..., position...).
+
+    The last ``positions`` components are ``INT64`` indices of the reduced dimensions, outermost
+    first; they break ties so that the operator is commutative: the first position wins as with a
+    strict comparison in the source, or the last one (``last_wins``) as with ``<=``.
+    No identity: the value may never be replaced by anything (NaN, empty ranges).
+    """
+    from mdh_core.expr import INT64
+
+    types: tuple[Type, ...] = (t, *payload, *([INT64] * positions))
+    better = "<" if name == "argmin" else ">"
+    takes_right: Expr = Binary(better, right(0, t), left(0, t), INT32)
+    tie: Expr | None = None
+    for c in range(len(types) - 1, len(types) - 1 - positions, -1):
+        a, b = (left(c, INT64), right(c, INT64)) if last_wins else (right(c, INT64), left(c, INT64))
+        before: Expr = Binary("<", a, b, INT32)
+        if tie is not None:
+            same = Binary("==", a, b, INT32)
+            before = Binary("||", before, Binary("&&", same, tie, INT32), INT32)
+        tie = before
+    if tie is not None:
+        equal = Binary("==", right(0, t), left(0, t), INT32)
+        takes_right = Binary("||", takes_right, Binary("&&", equal, tie, INT32), INT32)
+    values = tuple(Select(takes_right, right(c, u), left(c, u), u) for c, u in enumerate(types))
+    return CombineFunction(name, types, values)
+
+
+def user_operator(f: Function) -> CombineFunction:
+    """A C function ``T f(T, T)`` as an operator whose laws are promised by the user."""
+    t = f.type
+    return CombineFunction(
+        f.name, (t,), (Call(f.name, (left(0, t), right(0, t)), t),), None, exact=_is_exact(t), promised=True
+    )
+
+
+def _is_exact(t: Type) -> bool:
+    if isinstance(t, RecordType):
+        return not any(u.is_float for _, u in t.fields)
+    return not t.is_float
+
+
+def tuple_operator(parts: tuple[CombineFunction, ...]) -> CombineFunction:
+    """Several operators at once over one dimension, component by component."""
+    if len(parts) == 1:
+        return parts[0]
+    from mdh_core.expr import substitute
+
+    types: list[Type] = []
+    values: list[Expr] = []
+    identity: list[Const] | None = []
+    for f in parts:
+        base = len(types)
+        renamed: dict[str, Expr] = {}
+        for c, t in enumerate(f.types):
+            renamed[f"l{c}"] = left(base + c, t)
+            renamed[f"r{c}"] = right(base + c, t)
+        types += f.types
+        values += [substitute(v, renamed) for v in f.values]
+        identity = None if identity is None or f.identity is None else [*identity, *f.identity]
+    return CombineFunction(
+        "(" + ", ".join(f.name for f in parts) + ")",
+        tuple(types),
+        tuple(values),
+        None if identity is None else tuple(identity),
+        all(f.exact for f in parts),
+        any(f.promised for f in parts),
+    )

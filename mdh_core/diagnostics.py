@@ -1,0 +1,143 @@
+"""Diagnostics: the value, the table of codes, and what an exit status is made of.
+
+A diagnostic has a severity, a stable code ``MDHnnn``, a headline (what is wrong, lower case, no
+full stop), the smallest span at fault with a label, related spans, notes (facts) and a help (the
+smallest edit that would make it work).  Call sites pass meaning; ``mdh_lift/report_text.py`` and
+its siblings draw it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mdh_core.source import NO_SPAN, SourceFile, Span
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """One row of the table: code, default severity, short title, long form for ``explain``."""
+
+    code: str
+    severity: str  # "error" | "warning" | "info"
+    title: str
+    explanation: str
+    exit_status: int = 1
+
+
+def _rows(*rows: tuple[str, str, str, str] | tuple[str, str, str, str, int]) -> dict[str, Code]:
+    return {row[0]: Code(*row) for row in rows}
+
+
+CODES: dict[str, Code] = _rows(
+    # 0xx reading and parsing
+    ("MDH001", "error", "file cannot be read", "The file does not exist, is a directory, or may not be read. Nothing was changed.", 2),
+    ("MDH002", "error", "preprocessing failed", "The C preprocessor reported an error, often a missing header. Give the compile command after `--`, for example `mdh-lift check f.c -- cc -I include`."),
+    ("MDH003", "error", "declaration cannot be parsed", "The function that holds the directive uses C that the parser does not know. Other functions of the file do not matter. Move the nest into a function of its own."),
+    ("MDH004", "error", "directive is not followed by a loop or block", "`#pragma mdh` belongs directly before a `for` statement or a compound statement `{ ... }`."),
+    ("MDH005", "error", "nest has no exact place in the file", "The bytes of the nest could not be told apart from the rest of the file, because a macro hides a part of the loop or an `#if` cuts through it. Nothing is edited in that case."),
+    ("MDH006", "error", "construct not supported inside a nest", "The nest uses a C construct that has no meaning in the formalism, such as a `switch`, an assignment inside an expression or an address taken."),
+    ("MDH007", "warning", "no directive in the file", "The file holds no `#pragma mdh`. Write one above a loop nest.", 0),
+    # 1xx what was lifted
+    ("MDH101", "info", "nest was lifted", "The nest became multi-dimensional homomorphisms; `mdh-lift show` prints them.", 0),
+    # 2xx not liftable
+    ("MDH201", "error", "index is not affine", "Every subscript must be linear in the loop iterators and sizes plus a constant, for example `2*i + j - 1`."),
+    ("MDH202", "error", "loop bound is not supported", "A loop's bounds must not change while the nest runs and must not depend on data or on an outer iterator."),
+    ("MDH203", "info", "buffers may overlap", "Two pointers may refer to the same memory. The generated code tests this at run time and the original runs where they overlap; `noalias(a, b)` or `restrict` removes the test.", 0),
+    ("MDH204", "error", "call with side effects", "Only math.h functions and functions of the same file that read and write nothing but their parameters and locals may be called inside a nest."),
+    ("MDH205", "error", "early exit from the nest", "`break`, `continue`, `goto` and `return` make the set of iterations depend on data."),
+    ("MDH206", "error", "linearised index could not be taken apart", "A flat index such as `A[i*K + k]` is read as `A[i][k]` when the strides divide one another and each part stays inside its stride. State sizes or declare the array with its dimensions."),
+    ("MDH207", "error", "loop-carried dependence is no known combine operator", "An iteration needs a value that an earlier one wrote, and the update is not a reduction or scan that mdh-lift can recognise."),
+    ("MDH208", "error", "output cell is written more than once", "Two iterations write the same cell and the last one would win; an `md_hom` has no order. Write each cell once or combine the values."),
+    ("MDH209", "error", "combination of combine operators is not well defined", "Operators of different dimensions must obey the interchange law: concatenation with anything, or the same associative and commutative operator in all reduced dimensions."),
+    ("MDH210", "error", "loop form is not supported", "Loops are `for (i = lo; i < hi; i += c)` with a constant step; `<=`, `>`, `>=`, `!=` and declarations outside are fine."),
+    ("MDH211", "error", "shape of the nest is not supported", "Around a perfect nest, only initialisation of accumulators before an inner loop and stores of them after it are lifted."),
+    ("MDH212", "error", "type is not supported", "Values are `float`, `double`, (unsigned) integers of 8 to 64 bits, `_Bool`, and structs of these."),
+    ("MDH213", "error", "nest reads what another iteration writes", "A cell is read in one iteration and written in another, so the iterations depend on one another's order. Write to a second buffer, or mark the dimension as `ps` if it is a scan."),
+    ("MDH214", "error", "index depends on data", "A subscript that is itself read from memory, such as `x[idx[i]]`, is not lifted."),
+    # 3xx meaning at risk
+    ("MDH301", "info", "floating-point operations are reassociated", "A reduction over floating-point values is computed in another order than written, so the last digits may differ. `fp(exact)` forbids it, `fp(deterministic)` fixes the order.", 0),
+    ("MDH303", "warning", "index leaves the declared extent", "For some iteration an index is outside the array's declared extents; in C the behaviour is undefined."),
+    ("MDH304", "info", "floating-point policy keeps a reduction sequential", "`fp(exact)` never reassociates, so a reduction over floating-point values runs in the order as written.", 0),
+    # 4xx directive
+    ("MDH401", "error", "unknown clause", "The clauses are combine_ops, out, inp, name, sizes, assume, noalias, fp and target."),
+    ("MDH402", "error", "malformed clause", "The text of the clause does not follow the grammar in the documentation."),
+    ("MDH403", "error", "wrong number of combine operators", "`combine_ops` needs one operator per loop, outermost first, or `iterator: operator` pairs."),
+    ("MDH404", "error", "declared combine operator contradicts the loop", "The analysis of the loop found another operator than the directive states. The loop is what runs; correct the clause."),
+    ("MDH405", "error", "unknown combine function", "`pw(f)` and `ps(f)` take + * min max & | ^ && || argmin argmax or the name of a function defined before the nest."),
+    ("MDH406", "error", "combine function has an unsuitable signature", "A combine function is `T f(T, T)` or `void f(T *res, const T *lhs, const T *rhs)`."),
+    ("MDH407", "error", "clause given twice", "Each clause except sizes, assume and noalias may appear once."),
+    ("MDH408", "error", "declared buffers differ from the nest's", "`out` and `inp` must name exactly the buffers that the nest writes and reads."),
+    ("MDH409", "error", "unknown name in a clause", "A clause names an iterator, size or buffer that the nest does not have."),
+    ("MDH410", "error", "combine function is not associative or not commutative", "Random values showed that the declared combine function does not obey the law that the directive promises."),
+    # 5xx freshness
+    ("MDH501", "error", "splice is stale", "The source nest changed after the generated code was made from it. Run `mdh-lift` on the file again."),
+    ("MDH502", "error", "generated code was edited", "A generated region differs from what was written. `--force` overwrites it; `revert -w` drops it."),
+    ("MDH507", "error", "file changed meanwhile", "The file was modified between reading and writing; nothing was written. Run the command again.", 2),
+    ("MDH508", "warning", "nothing is spliced here", "The file holds no generated region, so there is nothing to revert.", 0),
+    ("MDH509", "error", "generated region is damaged", "The markers of a generated region do not match; restore the file from version control.", 2),
+    # 6xx tuning
+    ("MDH603", "warning", "no speedup", "The best version found is not reliably faster than the original (lower bound of the 95 % interval), so the source is left alone. `--force` splices all the same.", 1),
+    ("MDH604", "warning", "measurements are too noisy", "The measured times vary too much to call one version faster.", 4),
+    ("MDH605", "warning", "tuning extra is not installed", "The search needs Kernel Tuner: `pip install mdh-lift[tune]`. The cost model's first choice is used instead.", 0),
+    ("MDH606", "warning", "candidate was rejected", "A configuration failed to compile, crashed, took too long or gave a wrong result; it is recorded with its reason and never spliced.", 0),
+    ("MDH607", "error", "no candidate survived", "Every configuration that was tried failed; the original is kept."),
+    # 7xx wrong result
+    ("MDH701", "error", "wrong result", "The emitted code and the original disagree. It is never spliced. Please report this with the nest.", 3),
+    # 8xx environment
+    ("MDH801", "error", "no C compiler", "No C compiler was found. Install gcc or clang, or name one after `--`.", 4),
+    ("MDH802", "error", "compiler cannot build the original", "The unmodified file does not compile with the given command, so nothing can be compared.", 4),
+    ("MDH803", "error", "file cannot be written", "The file or its directory may not be written; it was left as it was.", 2),
+    ("MDH804", "error", "nest cannot be run by itself", "The verification harness could not build inputs for this nest, so nothing can be verified and nothing is spliced."),
+    # 9xx internal
+    ("MDH901", "error", "internal error", "mdh-lift has a bug. The nest was left alone.", 101),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Another place that matters, with a short label."""
+
+    span: Span
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    code: str
+    message: str
+    file: str = ""
+    span: Span = NO_SPAN
+    label: str = ""
+    related: tuple[Related, ...] = ()
+    notes: tuple[str, ...] = ()
+    help: str = ""
+    severity: str = ""  # empty: the table's
+    line: int = 0  # where only a line is known (preprocessor errors); 0 = use the span
+
+    def __post_init__(self) -> None:
+        assert self.code in CODES, self.code
+        if not self.severity:
+            object.__setattr__(self, "severity", CODES[self.code].severity)
+
+    @property
+    def exit_status(self) -> int:
+        return CODES[self.code].exit_status
+
+    def position(self, source: SourceFile | None) -> tuple[int, int]:
+        """Line and column from 1, or (line, 1), or (1, 1)."""
+        if source is not None and self.span:
+            return source.line_col(self.span.start)
+        return (self.line or 1, 1)
+
+
+class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not an error of ours
+    """Raised inside a stage to say why not; the stage's entry point turns it into a result."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(f"{diagnostic.code}: {diagnostic.message}")
+        self.diagnostic = diagnostic
+
+
+def refuse(code: str, message: str, span: Span = NO_SPAN, **rest: object) -> Refusal:
+    """A ``Refusal`` to raise; ``rest`` are further fields of ``Diagnostic``."""
+    return Refusal(Diagnostic(code, message, span=span, **rest))  # type: ignore[arg-type]

@@ -1,0 +1,482 @@
+"""Scalar types, scalar expressions and statements, affine expressions.
+
+    type ::= ScalarType(name) | RecordType(name, (field, ScalarType)*)
+    expr ::= Const(value) | Var(name) | Load(buffer, expr*) | Operand(access) | Result(component)
+           | Unary(op, expr) | Binary(op, expr, expr) | Select(expr, expr, expr) | Cast(expr)
+           | Call(function, expr*) | Field(expr, name) | MakeRecord(expr*)
+    stmt ::= Declare(name, type, expr?) | Assign(target, expr) | If(expr, stmt*, stmt*)
+           | While(expr, stmt*) | Return(expr)
+
+Every expression carries its type; the operands of an arithmetic or comparison node have equal
+types (a frontend inserts ``Cast`` nodes for C's usual conversions, shifts excepted), comparisons
+and logical operators yield ``INT32``.  ``Select`` and ``&& ||`` evaluate lazily, as in C.
+
+``Load`` reads a buffer at explicit indices (loop nests, initial values, epilogues); ``Operand(k)``
+is the value of the k-th access of an input view (scalar functions); ``Result(c)`` is the c-th
+component of what ``md_hom`` delivers at an output position (output views).
+
+Evaluation follows C: integers wrap at their width, ``float`` rounds after each operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from mdh_core.source import NO_SPAN, Span
+
+# --------------------------------------------------------------------------- types
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """One of the fixed-width C scalar types in ``SCALAR_TYPES``."""
+
+    name: str
+    kind: str  # "float", "int", "uint" or "bool"
+    bits: int
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind != "float"
+
+    @property
+    def is_signed(self) -> bool:
+        return self.kind in ("int", "float")
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return max(1, self.bits // 8)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+FLOAT = ScalarType("float", "float", 32)
+DOUBLE = ScalarType("double", "float", 64)
+BOOL = ScalarType("bool", "bool", 8)
+INT8, INT16, INT32, INT64 = (ScalarType(f"int{b}", "int", b) for b in (8, 16, 32, 64))
+UINT8, UINT16, UINT32, UINT64 = (ScalarType(f"uint{b}", "uint", b) for b in (8, 16, 32, 64))
+SCALAR_TYPES = {
+    t.name: t
+    for t in (FLOAT, DOUBLE, BOOL, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType:
+    """A C struct of scalars; ``name`` is its spelling in C (``struct rec`` or a typedef name)."""
+
+    name: str
+    fields: tuple[tuple[str, ScalarType], ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes, with C's alignment on common ABIs."""
+        offset, align = 0, 1
+        for _, t in self.fields:
+            offset = -(-offset // t.size) * t.size + t.size
+            align = max(align, t.size)
+        return -(-offset // align) * align
+
+    def field_type(self, name: str) -> ScalarType:
+        return dict(self.fields)[name]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Type = ScalarType | RecordType
+
+# --------------------------------------------------------------------------- expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Const:
+    value: int | float
+    type: ScalarType
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """An iterator, a parameter, or a local variable."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    buffer: str
+    index: tuple[Expr, ...]
+    type: Type
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """The value read by access number ``access`` of the input view."""
+
+    access: int
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Component number ``component`` of the combined result."""
+
+    component: int
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Unary:
+    op: str  # - ! ~
+    a: Expr
+    type: ScalarType
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    op: str  # + - * / % & | ^ << >> < <= > >= == != && ||
+    a: Expr
+    b: Expr
+    type: ScalarType
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    cond: Expr
+    then: Expr
+    other: Expr
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    a: Expr
+    type: ScalarType
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a math.h function or of a pure function of the program (``Function``)."""
+
+    function: str
+    args: tuple[Expr, ...]
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    a: Expr
+    name: str
+    type: ScalarType
+
+
+@dataclass(frozen=True, slots=True)
+class MakeRecord:
+    values: tuple[Expr, ...]  # one per field, in order
+    type: RecordType
+
+
+Expr = (
+    Const | Var | Load | Operand | Result | Unary | Binary | Select | Cast | Call | Field | MakeRecord
+)
+
+COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+LOGICAL = frozenset({"&&", "||"})
+
+# --------------------------------------------------------------------------- statements
+
+
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """A local variable of the body it stands in; ``value`` is its initialiser, if any."""
+
+    name: str
+    type: Type
+    value: Expr | None = None
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """``target = value``; the target is a ``Var``, a ``Load`` (as a place) or a ``Field`` of these."""
+
+    target: Expr
+    value: Expr
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    cond: Expr
+    then: tuple[Stmt, ...]
+    other: tuple[Stmt, ...] = ()
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """``while (cond) body``; a ``for`` whose trip count depends on data is one, too."""
+
+    cond: Expr
+    body: tuple[Stmt, ...]
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    value: Expr
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+Stmt = Declare | Assign | If | While | Return
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A pure function of the source: its body reads and writes parameters and locals only."""
+
+    name: str
+    params: tuple[tuple[str, Type], ...]
+    body: tuple[Stmt, ...]
+    type: Type
+    out_param: bool = False  # C signature is void f(T *res, const T *lhs, const T *rhs)
+
+
+# --------------------------------------------------------------------------- traversal
+
+
+def children(e: Expr) -> tuple[Expr, ...]:
+    """Direct subexpressions, in evaluation order."""
+    match e:
+        case Const() | Var() | Operand() | Result():
+            return ()
+        case Load(index=index):
+            return index
+        case Unary(a=a) | Cast(a=a) | Field(a=a):
+            return (a,)
+        case Binary(a=a, b=b):
+            return (a, b)
+        case Select(cond=c, then=t, other=o):
+            return (c, t, o)
+        case Call(args=args):
+            return args
+        case MakeRecord(values=values):
+            return values
+        case _:
+            assert_never(e)
+
+
+def map_children(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
+    """The same node with ``f`` applied to each direct subexpression."""
+    match e:
+        case Const() | Var() | Operand() | Result():
+            return e
+        case Load(index=index):
+            return replace(e, index=tuple(map(f, index)))
+        case Unary(a=a) | Cast(a=a) | Field(a=a):
+            return replace(e, a=f(a))
+        case Binary(a=a, b=b):
+            return replace(e, a=f(a), b=f(b))
+        case Select(cond=c, then=t, other=o):
+            return replace(e, cond=f(c), then=f(t), other=f(o))
+        case Call(args=args):
+            return replace(e, args=tuple(map(f, args)))
+        case MakeRecord(values=values):
+            return replace(e, values=tuple(map(f, values)))
+        case _:
+            assert_never(e)
+
+
+def walk(e: Expr) -> Iterator[Expr]:
+    """The expression and everything below it, outermost first."""
+    yield e
+    for child in children(e):
+        yield from walk(child)
+
+
+def rewrite(e: Expr, f: Callable[[Expr], Expr | None]) -> Expr:
+    """Bottom-up rewriting: ``f`` returns a replacement, or None to keep the node."""
+    e = map_children(e, lambda child: rewrite(child, f))
+    new = f(e)
+    return e if new is None else new
+
+
+def substitute(e: Expr, values: dict[str, Expr]) -> Expr:
+    """Variables replaced by expressions."""
+    return rewrite(e, lambda n: values.get(n.name) if isinstance(n, Var) else None)
+
+
+def variables(e: Expr) -> frozenset[str]:
+    return frozenset(n.name for n in walk(e) if isinstance(n, Var))
+
+
+def stmt_exprs(body: tuple[Stmt, ...]) -> Iterator[Expr]:
+    """All top-level expressions (targets included) of a statement list, nested ones too."""
+    for s in body:
+        match s:
+            case Declare(value=value):
+                if value is not None:
+                    yield value
+            case Assign(target=target, value=value):
+                yield target
+                yield value
+            case If(cond=cond, then=then, other=other):
+                yield cond
+                yield from stmt_exprs(then)
+                yield from stmt_exprs(other)
+            case While(cond=cond, body=inner):
+                yield cond
+                yield from stmt_exprs(inner)
+            case Return(value=value):
+                yield value
+            case _:
+                assert_never(s)
+
+
+def map_stmts(body: tuple[Stmt, ...], f: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
+    """The statements with ``f`` applied to every top-level expression (targets included)."""
+
+    def one(s: Stmt) -> Stmt:
+        match s:
+            case Declare(value=value):
+                return replace(s, value=None if value is None else f(value))
+            case Assign(target=target, value=value):
+                return replace(s, target=f(target), value=f(value))
+            case If(cond=cond, then=then, other=other):
+                return replace(s, cond=f(cond), then=map_stmts(then, f), other=map_stmts(other, f))
+            case While(cond=cond, body=inner):
+                return replace(s, cond=f(cond), body=map_stmts(inner, f))
+            case Return(value=value):
+                return replace(s, value=f(value))
+            case _:
+                assert_never(s)
+
+    return tuple(one(s) for s in body)
+
+
+# --------------------------------------------------------------------------- affine expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """``sum(c * name) + const`` with integer coefficients; terms sorted by name, none zero.
+
+    >>> str(Affine.of("i") * 2 + 3 - Affine.of("N"))
+    '-N + 2*i + 3'
+    """
+
+    terms: tuple[tuple[str, int], ...] = ()
+    const: int = 0
+
+    @staticmethod
+    def of(name: str, coefficient: int = 1) -> Affine:
+        return Affine(((name, coefficient),) if coefficient else ())
+
+    @staticmethod
+    def number(value: int) -> Affine:
+        return Affine((), value)
+
+    @staticmethod
+    def from_dict(terms: dict[str, int], const: int = 0) -> Affine:
+        return Affine(tuple(sorted((n, c) for n, c in terms.items() if c)), const)
+
+    def __add__(self, other: Affine | int) -> Affine:
+        if isinstance(other, int):
+            return Affine(self.terms, self.const + other)
+        total = dict(self.terms)
+        for name, c in other.terms:
+            total[name] = total.get(name, 0) + c
+        return Affine.from_dict(total, self.const + other.const)
+
+    def __neg__(self) -> Affine:
+        return self * -1
+
+    def __sub__(self, other: Affine | int) -> Affine:
+        return self + (-other)
+
+    def __mul__(self, factor: int) -> Affine:
+        return Affine.from_dict({n: c * factor for n, c in self.terms}, self.const * factor)
+
+    def coefficient(self, name: str) -> int:
+        return dict(self.terms).get(name, 0)
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(n for n, _ in self.terms)
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.terms
+
+    def substitute(self, values: dict[str, Affine]) -> Affine:
+        out = Affine.number(self.const)
+        for name, c in self.terms:
+            out = out + values.get(name, Affine.of(name)) * c
+        return out
+
+    def evaluate(self, values: dict[str, int]) -> int:
+        return self.const + sum(c * values[n] for n, c in self.terms)
+
+    def __str__(self) -> str:
+        out = ""
+        for name, c in self.terms:
+            term = name if abs(c) == 1 else f"{abs(c)}*{name}"
+            sign = "-" if c < 0 else "+"
+            out += (f" {sign} " if out else ("-" if c < 0 else "")) + term
+        if self.const or not out:
+            sign = "-" if self.const < 0 else "+"
+            out += f" {sign} {abs(self.const)}" if out else str(self.const)
+        return out
+
+
+def as_affine(e: Expr) -> Affine | None:
+    """The affine value of an integer expression, or None; integer casts are looked through."""
+    match e:
+        case Const(value=int(value)):
+            return Affine.number(value)
+        case Var(name=name, type=ScalarType() as t) if t.is_integer:
+            return Affine.of(name)
+        case Cast(a=a, type=t) if t.is_integer:
+            return as_affine(a)
+        case Unary(op="-", a=a):
+            x = as_affine(a)
+            return None if x is None else -x
+        case Binary(op="+" | "-" | "*" as op, a=a, b=b):
+            x, y = as_affine(a), as_affine(b)
+            if x is None or y is None:
+                return None
+            if op == "+":
+                return x + y
+            if op == "-":
+                return x - y
+            if y.is_constant:
+                return x * y.const
+            return y * x.const if x.is_constant else None
+        case _:
+            return None
+
+
+def affine_expr(a: Affine, types: dict[str, ScalarType] | None = None) -> Expr:
+    """An affine value as an ``INT64`` expression."""
+    out: Expr | None = None
+    for name, c in a.terms:
+        v: Expr = Var(name, (types or {}).get(name, INT64))
+        if v.type != INT64:
+            v = Cast(v, INT64)
+        term = v if c == 1 else Binary("*", Const(c, INT64), v, INT64)
+        out = term if out is None else Binary("+", out, term, INT64)
+    if out is None:
+        return Const(a.const, INT64)
+    return out if not a.const else Binary("+", out, Const(a.const, INT64), INT64)
+
+
