@@ -138,18 +138,19 @@ class Printer:
 
     def _binary(self, e: Binary) -> tuple[str, int]:
         p = PRECEDENCE[e.op]
-        a, b = self.text(e.a, p), self.text(e.b, p + 1)
-        if e.op in _CLARIFY:
-            a, b = (self._clear(x, t, e.op) for x, t in ((e.a, a), (e.b, b)))
+        a = self.text(e.a, ATOM if self._unclear(e.a, e.op) else p)
+        b = self.text(e.b, ATOM if self._unclear(e.b, e.op) else p + 1)
         text = f"{a} {e.op} {b}"
         if e.type.is_integer and e.type.bits < 32 and e.op not in ("<", "<=", ">", ">=", "==", "!=", "&&", "||"):
             return f"({c_type(e.type)})({text})", UNARY  # C computes in int: wrap as the node does
         return text, p
 
-    def _clear(self, e: Expr, text: str, op: str) -> str:
-        if isinstance(e, Binary) and e.op != op and not text.startswith("("):
-            return f"({text})"
-        return text
+    @staticmethod
+    def _unclear(child: Expr, op: str) -> bool:
+        """Whether compilers would ask for parentheses around the operand."""
+        if not isinstance(child, Binary) or op not in _CLARIFY or child.op == op:
+            return False
+        return op not in ("&&", "||") or child.op in ("&&", "||")
 
     def _call(self, name: str, args: tuple[Expr, ...], result: Type) -> str:
         function = self.functions.get(name)

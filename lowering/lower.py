@@ -157,13 +157,20 @@ def _phase(
 # --------------------------------------------------------------------------- stages
 
 
-def lower(program: MdhProgram, c: Configuration, machine: Machine) -> Lowered:
+class _Temporaries(list[Buffer]):
+    """Buffers between stages; ``tag`` keeps those of several programs of a kernel apart."""
+
+    tag = ""
+
+
+def lower(program: MdhProgram, c: Configuration, machine: Machine, tag: str = "") -> Lowered:
     """The stages of a program under a legal configuration of ``machine.model``."""
     model = machine.model
     decompose = _phase(c, program, model, c.decompose_order, c.decompose_assign)
     scalar = _phase(c, program, model, c.scalar_order, c.scalar_assign)
     recompose = _phase(c, program, model, c.recompose_order, c.recompose_assign)
-    temporaries: list[Buffer] = []
+    temporaries = _Temporaries()
+    temporaries.tag = tag
     stages: list[Stage] = []
     if decompose != scalar:
         copies, program = _decomposed(program, temporaries)
@@ -178,14 +185,15 @@ def lower(program: MdhProgram, c: Configuration, machine: Machine) -> Lowered:
     return Lowered(tuple(stages), tuple(temporaries))
 
 
-def _temporary(name: str, t: Type, dims: tuple[str, ...], temporaries: list[Buffer]) -> Buffer:
+def _temporary(name: str, t: Type, dims: tuple[str, ...], temporaries: _Temporaries) -> Buffer:
+    name = name.replace("mdh_", f"mdh{temporaries.tag}_")
     buffer = Buffer(name, t, tuple(Affine.of(size_name(d)) for d in dims))
     temporaries.append(buffer)
     return buffer
 
 
 def _decomposed(
-    program: MdhProgram, temporaries: list[Buffer]
+    program: MdhProgram, temporaries: _Temporaries
 ) -> tuple[list[MdhProgram], MdhProgram]:
     """Copies of every operand to the points that use it, and the program that reads them there."""
     copies, accesses, buffers = [], [], []
@@ -220,7 +228,7 @@ def _decomposed(
 
 
 def _as_temporaries(
-    program: MdhProgram, combine: tuple[CombineOp, ...], prefix: str, temporaries: list[Buffer]
+    program: MdhProgram, combine: tuple[CombineOp, ...], prefix: str, temporaries: _Temporaries
 ) -> tuple[MdhProgram, MdhProgram, tuple[Dim, ...]]:
     """The program with ``combine`` whose components go to temporaries, and one that reads them."""
     dims = tuple(
@@ -254,14 +262,14 @@ def _as_temporaries(
     return first, rest, dims
 
 
-def _mapped(program: MdhProgram, temporaries: list[Buffer]) -> tuple[MdhProgram, MdhProgram]:
+def _mapped(program: MdhProgram, temporaries: _Temporaries) -> tuple[MdhProgram, MdhProgram]:
     """The scalar phase alone, and the re-composition of what it stored."""
     every = (CC,) * len(program.hom.dims)
     first, rest, _ = _as_temporaries(program, every, "mdh_result", temporaries)
     return first, rest
 
 
-def _scans_split(program: MdhProgram, temporaries: list[Buffer]) -> list[MdhProgram]:
+def _scans_split(program: MdhProgram, temporaries: _Temporaries) -> list[MdhProgram]:
     """At most one ps dimension per program, and then no pw dimension (mdh.md 5, interchange).
 
     before   ps(+) in i, pw(+) in j

@@ -366,7 +366,7 @@ def _atanh(x: float) -> float:
 
 
 def _pow(x: float, y: float) -> float:
-    odd = y == math.floor(y) and y % 2 == 1 if math.isfinite(y) else False
+    odd = y.is_integer() and y % 2 == 1
     if x == 0 and y < 0:
         return math.copysign(math.inf, x) if odd else math.inf
     try:
@@ -410,11 +410,11 @@ def _gamma(x: float) -> float:
 
 
 def _lgamma(x: float) -> float:
-    return math.inf if x <= 0 and x == math.floor(x) else _finite_or(math.inf)(math.lgamma)(x)
+    return math.inf if x <= 0 and x.is_integer() else _finite_or(math.inf)(math.lgamma)(x)
 
 
 def _fdim(x: float, y: float) -> float:
-    return x - y if x > y else x + y if math.isnan(x + y) else 0.0
+    return math.nan if math.isnan(x) or math.isnan(y) else x - y if x > y else 0.0
 
 
 UNARY: dict[str, Callable[[float], float]] = {

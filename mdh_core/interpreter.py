@@ -28,7 +28,7 @@ from typing import Protocol
 from mdh_core.combine import CombineFunction, CombineOp
 from mdh_core.evaluate import Env, EvaluationError, Value, convert_to, evaluate, execute, zero
 from mdh_core.expr import Affine, Expr, Function, Load, Result, as_affine, variables, walk
-from mdh_core.ir import Access, Buffer, MdhProgram, Store
+from mdh_core.ir import Access, MdhProgram, Store
 
 Index = tuple[int, ...]
 Values = tuple[Value, ...]  # one per component
@@ -121,14 +121,16 @@ class Combine(Protocol):
     def __call__(self, a: Values, b: Values) -> Values: ...
 
 
-def combine_function(f: CombineFunction, functions: Sequence[Function]) -> Combine:
+def combine_function(
+    f: CombineFunction, functions: Sequence[Function], trap_overflow: bool = False
+) -> Combine:
     """The operator's function as a Python function."""
     table = {g.name: g for g in functions}
 
     def apply(a: Values, b: Values) -> Values:
         named: dict[str, Value | None] = {f"l{c}": v for c, v in enumerate(a)}
         named |= {f"r{c}": v for c, v in enumerate(b)}
-        env = Env(named, table)
+        env = Env(named, table, trap_overflow=trap_overflow)
         return tuple(evaluate(v, env) for v in f.values)
 
     return apply
@@ -201,8 +203,10 @@ class _Machine:
         self.index_sets = tuple(tuple(range(d.size.evaluate(self.ints))) for d in program.hom.dims)
         self.functions = {f.name: f for f in program.functions}
         self.max_iterations = max_iterations
-        f = program.hom.function
-        self.combine = None if f is None else combine_function(f, program.functions)
+        self.combine = [
+            _no_function if op.function is None else combine_function(op.function, program.functions)
+            for op in program.hom.combine
+        ]
 
     # -- inp_view and the scalar function
 
@@ -253,7 +257,7 @@ class _Machine:
         return self.combined(d, a, b)
 
     def combined(self, d: int, a: Mda, b: Mda) -> Mda:
-        return combine(self.program.hom.combine[d], d, a, b, self.combine or _no_function)
+        return combine(self.program.hom.combine[d], d, a, b, self.combine[d])
 
     # -- out_view
 
@@ -308,10 +312,11 @@ class _Machine:
         initial = tuple(None if e is None else evaluate(e, env) for e in self.program.out.initial)
         if value is None:
             return initial
-        if self.combine is None or all(v is None for v in initial):
+        f = self.program.hom.function
+        if f is None or all(v is None for v in initial):
             return value
         filled = tuple(b if a is None else a for a, b in zip(initial, value, strict=True))
-        both = self.combine(filled, value)
+        both = combine_function(f, self.program.functions)(filled, value)
         return tuple(v if a is None else c for a, v, c in zip(initial, value, both, strict=True))
 
 
@@ -431,8 +436,3 @@ def _range(a: Affine, box: dict[str, tuple[int, int]], params: dict[str, int]) -
         low += min(c * n for n in ends)
         high += max(c * n for n in ends)
     return low, high
-
-
-def declared_extents(b: Buffer, params: Mapping[str, Value]) -> tuple[int | None, ...]:
-    """The extents that the source states; None where it states none."""
-    return tuple(None if e is None else e.evaluate(integers(params)) for e in b.extents)

@@ -46,6 +46,7 @@ from mdh_core.expr import (
     rewrite,
     stmt_exprs,
     variables,
+    walk,
 )
 from mdh_core.ir import Buffer, MdhProgram, Store
 
@@ -217,7 +218,7 @@ def _without_conversions(e: Binary) -> tuple[Expr, Expr]:
     """The operands without the casts that C's usual arithmetic conversions amount to."""
     bare_a = e.a.a if isinstance(e.a, Cast) else e.a
     bare_b = e.b.a if isinstance(e.b, Cast) else e.b
-    for a, b in ((bare_a, bare_b), (bare_a, e.b), (e.a, bare_b)):
+    for a, b in ((bare_a, bare_b), (e.a, bare_b), (bare_a, e.b)):
         if usual_type(a.type, b.type) == e.a.type == e.b.type:
             return a, b
     return e.a, e.b
@@ -325,12 +326,15 @@ def _published(program: MdhProgram, store: Store) -> bool:
     return store.plain == program.out.stores.index(store) and not store.at_last
 
 
-def _notes(program: MdhProgram) -> list[tuple[str, str]]:
-    """What goes beyond the published form: ``("initial", text)`` and ``("store", text)``."""
-    one = len(program.hom.scalar.results) == 1
-    name = "r" if one else "r{}"
+def _notes(program: MdhProgram, names: Names | None = None) -> list[tuple[str, str]]:
+    """What goes beyond the published form: ``("initial", text)`` and ``("store", text)``.
+
+    Components are called ``r``, or ``r0``, ``r1``, ..., unless ``names`` are given.
+    """
+    names = names or ("r" if len(program.hom.scalar.results) == 1 else "r{}").format
+    style = c_style("x{}".format, names)
     notes = [
-        ("initial", f"{name.format(c)} starts with {c_like(e)}")
+        ("initial", f"{names(c)} starts with {expression(e, style)}")
         for c, e in enumerate(program.out.initial)
         if e is not None
     ]
@@ -338,7 +342,7 @@ def _notes(program: MdhProgram) -> list[tuple[str, str]]:
         if not _published(program, store):
             place = store.buffer + "".join(f"[{a}]" for a in store.index)
             last = f" at the last {', '.join(store.at_last)}" if store.at_last else ""
-            notes.append(("store", f"{place} = {c_like(store.value, result=name)}{last}"))
+            notes.append(("store", f"{place} = {expression(store.value, style)}{last}"))
     return notes
 
 
@@ -429,7 +433,11 @@ def dsl(program: MdhProgram) -> str:
     stores = [(b, [s.index for s in group]) for b, group in _output_views(program)]
     inputs = _input_views(program)
     sizes = ", ".join(_dsl_size(d.size.span, d.size.step) for d in program.hom.dims)
-    operators = "".join(_dsl_operator(op) + ", " for op in program.hom.combine)
+    operators = ", ".join(map(_dsl_operator, program.hom.combine))
+    if len(program.hom.combine) == 1:
+        operators += ","
+    names = _component_names(program)
+    notes = _notes(program, lambda c: f"res['{names[c]}']")
     parameters = ", ".join(f"{q.name}: {_dsl_type(q.type)}" for q in program.params)
     name = _identifier(program.name)
     lines = [
@@ -439,7 +447,7 @@ def dsl(program: MdhProgram) -> str:
         f"    def mdh_{name}():",
         *_indented(_dsl_function(program), 8),
         *_indented(_dsl_combine(program), 8),
-        *_indented((f"# {kind}: {note}" for kind, note in _notes(program)), 8),
+        *_indented((f"# {kind}: {note}" for kind, note in notes), 8),
         "        return (",
         f"            out_view[{_dsl_types(b for b, _ in stores)}]( {views(stores)} ),",
         f"            md_hom[{sizes}]( f, ({operators}) ),",
@@ -447,7 +455,7 @@ def dsl(program: MdhProgram) -> str:
         "        )",
         f"    return mdh_{name}",
     ]
-    return "\n".join(line.replace("(  )", "()").replace(", )", ")").rstrip() for line in lines) + "\n"
+    return "\n".join(line.replace("(  )", "()").rstrip() for line in lines) + "\n"
 
 
 def _identifier(name: str) -> str:
@@ -507,12 +515,17 @@ def _dsl_function(program: MdhProgram) -> list[str]:
 
 
 def _component_names(program: MdhProgram) -> list[str]:
-    """A component is named after the buffer that it is stored in, else ``r<c>``."""
+    """A component is named after the buffer that it goes to, if it alone does, else ``r<c>``."""
     names = []
     for c in range(len(program.hom.scalar.results)):
-        stores = [s.buffer for s in program.out.stores if s.plain == c]
-        names.append(stores[0] if stores and stores[0] not in names else f"r{c}")
+        stores = [s.buffer for s in program.out.stores if c in _components(s)]
+        names.append(stores[0] if len(stores) == 1 and stores[0] not in names else f"r{c}")
     return names
+
+
+def _components(store: Store) -> list[int]:
+    """The components that a store uses."""
+    return [e.component for e in walk(store.value) if isinstance(e, Result)]
 
 
 def _dsl_combine(program: MdhProgram) -> list[str]:

@@ -1,0 +1,464 @@
+"""What all loop nests of a kernel share: lines, names, index arithmetic, scalar code, vector code.
+
+``Context`` knows where each buffer currently lives (the user's array or a packed copy) and the text of
+each dimension's index at the place where code is being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from emit.c_text import Printer, affine_text, c_type, constant
+from lowering.lower import size_name
+from mdh_core.combine import CombineFunction
+from mdh_core.expr import (
+    COMPARISONS,
+    LOGICAL,
+    Affine,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Operand,
+    Result,
+    ScalarType,
+    Select,
+    Type,
+    Unary,
+    Var,
+    walk,
+)
+from mdh_core.ir import Access, MdhProgram
+
+
+class Lines:
+    """Indented text."""
+
+    def __init__(self, indent: int = 1) -> None:
+        self.rows: list[str] = []
+        self.indent = indent
+
+    def add(self, *texts: str) -> None:
+        for text in texts:
+            self.rows.append(text if text.startswith("#") else "  " * self.indent + text)
+
+    @contextmanager
+    def block(self, head: str, tail: str = "}") -> Iterator[None]:
+        self.add(head + " {")
+        self.indent += 1
+        yield
+        self.indent -= 1
+        self.add(tail)
+
+    def middle(self, text: str) -> None:
+        """A line such as ``} else {`` one level further out."""
+        self.indent -= 1
+        self.add(text)
+        self.indent += 1
+
+
+class Names:
+    """Names of the kernel's own variables; never one that the program uses."""
+
+    def __init__(self, taken: set[str]) -> None:
+        self.taken = set(taken)
+
+    def new(self, wish: str) -> str:
+        name, k = wish, 2
+        while name in self.taken:
+            name, k = f"{wish}_{k}", k + 1
+        self.taken.add(name)
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A temporary on the heap: ``count`` elements of ``type`` (C texts); the kernel declines without it."""
+
+    name: str
+    type: str
+    count: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a buffer's cells are: ``name[linear(index - base)]`` with strides.
+
+    strides: per buffer dimension, an int, or C text where it is known at run time only.
+    """
+
+    name: str
+    strides: tuple[int | str, ...]
+    base: tuple[str, ...] = ()  # texts subtracted from the indices; empty: none
+
+
+def product_text(factors: list[int | str]) -> int | str:
+    """A product as an int if it is one, else as C text."""
+    number = 1
+    texts = []
+    for f in factors:
+        if isinstance(f, int):
+            number *= f
+        else:
+            texts.append(f)
+    if not texts:
+        return number
+    return "*".join(([str(number)] if number != 1 else []) + texts)
+
+
+class NotVector(Exception):  # noqa: N818 - an answer, not an error
+    """The expression has no vector form here."""
+
+
+@dataclass
+class Context:
+    """The state while a kernel is written."""
+
+    program: MdhProgram
+    names: Names
+    at: dict[str, str] = field(default_factory=dict)  # dimension -> text of its index
+    places: dict[str, Place] = field(default_factory=dict)
+    results: dict[int, str] = field(default_factory=dict)  # component -> text
+    allocations: list[Allocation] = field(default_factory=list)
+
+    # ------------------------------------------------------------------ places
+
+    def raw_place(self, buffer: str) -> Place:
+        """The buffer as the caller passed it: dense row-major, or with its own strides."""
+        b = self.program.buffer(buffer)
+        if b.strides is not None:
+            raw = [self._extent(s) for s in b.strides]
+            return Place(buffer, tuple(raw))
+        strides: list[int | str] = []
+        for t in range(b.rank):
+            inner = []
+            for extent in b.extents[t + 1 :]:
+                assert extent is not None, f"{buffer}: inner extents are known"
+                inner.append(self._extent(extent))
+            strides.append(product_text(inner))
+        return Place(buffer, tuple(strides))
+
+    @staticmethod
+    def _extent(a: Affine) -> int | str:
+        return a.const if a.is_constant else affine_text(a, {}, atom=True)
+
+    def place(self, buffer: str) -> Place:
+        if buffer not in self.places:
+            self.places[buffer] = self.raw_place(buffer)
+        return self.places[buffer]
+
+    def subscript(self, buffer: str, index: tuple[Affine, ...]) -> str:
+        """``A[i*K + k]``: the cell at an index, with the dimensions where they are now."""
+        place = self.place(buffer)
+        constant_part = 0
+        texts: list[str] = []
+        for t, a in enumerate(index):
+            stride = place.strides[t]
+            base = place.base[t] if place.base else ""
+            if isinstance(stride, int):
+                constant_part += a.const * stride
+                a = Affine(a.terms)
+            texts += self._term(a, stride, base)
+        if constant_part:
+            texts.append(str(constant_part))
+        linear = " + ".join(texts).replace("+ -", "- ") or "0"
+        return f"{place.name}[{linear}]"
+
+    def _term(self, a: Affine, stride: int | str, base: str) -> list[str]:
+        """One dimension's share of a linear index."""
+        inner = affine_text(a, self.at)
+        if base and base != "0":
+            if inner == base:
+                return []
+            # packs start at the tile: i - i_1 with i = i_1 + r is r
+            if inner.startswith(base + " + "):
+                inner = inner[len(base) + 3 :]
+            elif inner == "0":
+                inner = f"-({base})"
+            else:
+                inner = f"{inner} - ({base})" if not base.replace("_", "a").isalnum() else f"{inner} - {base}"
+        if inner == "0" or stride == 0:
+            return []
+        if stride == 1:
+            return [inner]
+        atom = inner.replace("_", "a").isalnum()
+        if atom or ("+" not in inner and "-" not in inner):
+            return [f"{inner}*{stride}"]
+        return [f"({inner})*{stride}"]
+
+    def lane_stride(self, buffer: str, index: tuple[Affine, ...], dim: str) -> int | None:
+        """Elements between neighbours in ``dim``; None if that is known at run time only."""
+        place, total = self.place(buffer), 0
+        for t, a in enumerate(index):
+            c = a.coefficient(dim)
+            if not c:
+                continue
+            stride = place.strides[t]
+            if not isinstance(stride, int):
+                return None
+            total += c * stride
+        return total
+
+    # ------------------------------------------------------------------ scalar code
+
+    def printer(self) -> Printer:
+        return Printer(self._leaf, functions=self.program.functions)
+
+    def _leaf(self, e: Expr) -> str:
+        match e:
+            case Var(name=name, type=t):
+                if name in self.at:
+                    return self._integer(self.at[name], t)
+                if any(p.name == name and isinstance(p.type, ScalarType) and p.type.is_integer
+                       for p in self.program.params):  # fmt: skip
+                    return self._integer(name, t)
+                return name
+            case Operand(access=k):
+                access = self.program.inp.accesses[k]
+                return self.subscript(access.buffer, access.index)
+            case Load(buffer=buffer, index=index):
+                return self.subscript(buffer, _affine_index(index))
+            case Result(component=c):
+                return self.results[c]
+            case _:
+                raise AssertionError(e)
+
+    @staticmethod
+    def _integer(text: str, t: Type) -> str:
+        """Indices and integer parameters are ``long`` in a kernel."""
+        name = c_type(t)
+        if name == "long":
+            return text if text.replace("_", "a").isalnum() else f"({text})"
+        return f"(({name})({text}))" if not text.replace("_", "a").isalnum() else f"({name}){text}"
+
+    def scalar(self, e: Expr, parent: int = 3) -> str:
+        return self.printer().text(e, parent)
+
+    def combined(self, f: CombineFunction, left: list[str], right: list[str]) -> list[str]:
+        """Texts of ``f(left, right)``, one per component."""
+        texts = {f"l{c}": t for c, t in enumerate(left)} | {f"r{c}": t for c, t in enumerate(right)}
+
+        def leaf(e: Expr) -> str:
+            assert isinstance(e, Var), e
+            return texts[e.name]
+
+        printer = Printer(leaf, functions=self.program.functions)
+        return [_wrapping(e, texts) or printer.text(e) for e in f.values]
+
+
+def _wrapping(e: Expr, texts: dict[str, str]) -> str | None:
+    """Signed sums and products of partial results may overflow where the whole does not: wrap."""
+    if not (isinstance(e, Binary) and e.op in "+*" and e.type.kind == "int" and e.type.bits >= 32):
+        return None
+    if not (isinstance(e.a, Var) and isinstance(e.b, Var)):
+        return None
+    t = c_type(e.type)
+    return f"({t})((unsigned {t}){_atom(texts[e.a.name])} {e.op} (unsigned {t}){_atom(texts[e.b.name])})"
+
+
+def _atom(text: str) -> str:
+    plain = text.replace("_", "a").replace("[", "a").replace("]", "a")
+    return text if plain.isalnum() else f"({text})"
+
+
+def _affine_index(index: tuple[Expr, ...]) -> tuple[Affine, ...]:
+    from mdh_core.expr import as_affine
+
+    out = []
+    for e in index:
+        a = as_affine(e)
+        assert a is not None, e
+        out.append(a)
+    return tuple(out)
+
+
+# --------------------------------------------------------------------------- vector code
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The vector types of one nest: ``lanes`` elements each, ``suffix`` keeps their names apart."""
+
+    dim: str
+    lanes: str  # C name of the number of lanes
+    suffix: str
+    used: dict[str, ScalarType] = field(default_factory=dict)
+
+    def type(self, t: Type) -> str:
+        if not isinstance(t, ScalarType) or t.kind == "bool":
+            raise NotVector
+        self.used[t.name] = t
+        return f"{t.name}_{self.suffix}"
+
+    def unaligned(self, t: Type) -> str:
+        return self.type(t) + "u"
+
+    def mask(self, t: ScalarType) -> str:
+        return self.type(_mask_type(t))
+
+    def typedefs(self) -> list[str]:
+        lines = []
+        for name, t in sorted(self.used.items()):
+            size = f"vector_size({self.lanes} * sizeof({c_type(t)}))"
+            lines.append(f"typedef {c_type(t)} {name}_{self.suffix} __attribute__(({size}, unused));")
+            lines.append(
+                f"typedef {c_type(t)} {name}_{self.suffix}u "
+                f"__attribute__(({size}, aligned(sizeof({c_type(t)})), may_alias, unused));"
+            )
+        return lines
+
+
+def _mask_type(t: ScalarType) -> ScalarType:
+    return ScalarType(f"int{t.bits}", "int", t.bits)
+
+
+class VectorPrinter:
+    """Vector text of expressions whose lanes run along one dimension.
+
+    A subexpression that is the same in all lanes stays scalar (the compiler broadcasts); ``vector``
+    returns text of vector type.  Raises ``NotVector`` where lanes cannot be computed together or
+    where that would evaluate what C would not (a guarded load, an integer division).
+    """
+
+    def __init__(self, context: Context, vectors: Vectors, results: dict[int, str] | None = None,
+                 variables: dict[str, str] | None = None) -> None:  # fmt: skip
+        self.context = context
+        self.vectors = vectors
+        self.results = results or {}
+        self.variables = variables or {}  # vector-valued variables (l0, r0, ...)
+
+    def varies(self, e: Expr) -> bool:
+        """Whether lanes may hold different values of ``e``."""
+        dim = self.vectors.dim
+        for n in walk(e):
+            match n:
+                case Var(name=name) if name == dim or name in self.variables:
+                    return True
+                case Operand(access=k):
+                    access = self.context.program.inp.accesses[k]
+                    if any(a.coefficient(dim) for a in access.index):
+                        return True
+                case Load(index=index):
+                    if any(a.coefficient(dim) for a in _affine_index(index)):
+                        return True
+                case Result(component=c) if c in self.results:
+                    return True
+                case _:
+                    pass
+        return False
+
+    def vector(self, e: Expr) -> str:
+        if self.varies(e):
+            return self._vector(e)
+        t = self.vectors.type(e.type)
+        text = self.scalar(e)
+        zero = f"({t}){{0}}"
+        return f"({text} - {zero})"  # x - 0 keeps -0.0, x + 0 does not
+
+    def scalar(self, e: Expr) -> str:
+        return self.context.scalar(e, 14)
+
+    def operand(self, e: Expr) -> str:
+        """Vector text, or scalar text where all lanes agree."""
+        return self._vector(e) if self.varies(e) else self.scalar(e)
+
+    def _load(self, t: Type, buffer: str, index: tuple[Affine, ...]) -> str:
+        stride = self.context.lane_stride(buffer, index, self.vectors.dim)
+        if stride != 1:
+            raise NotVector
+        return f"*(const {self.vectors.unaligned(t)} *)&{self.context.subscript(buffer, index)}"
+
+    def _vector(self, e: Expr) -> str:
+        match e:
+            case Var(name=name) if name in self.variables:
+                return self.variables[name]
+            case Result(component=c) if c in self.results:
+                return self.results[c]
+            case Operand(access=k, type=t):
+                access = self.context.program.inp.accesses[k]
+                if access.conditional:
+                    raise NotVector
+                return self._load(t, access.buffer, access.index)
+            case Load(buffer=buffer, index=index, type=t):
+                return self._load(t, buffer, _affine_index(index))
+            case Unary(op="-" | "~" as op, a=a):
+                return f"({op}{self._vector(a)})"
+            case Binary(op=op, a=a, b=b, type=t) if op not in COMPARISONS | LOGICAL:
+                if op in "/%" and t.is_integer:
+                    raise NotVector
+                self.vectors.type(t)
+                return f"({self.operand(a)} {op} {self.operand(b)})"
+            case Cast(a=a, type=t):
+                if a.type.kind == "bool" or isinstance(a, Binary) and a.op in COMPARISONS:  # type: ignore[union-attr]
+                    raise NotVector
+                return f"__builtin_convertvector({self._vector(a)}, {self.vectors.type(t)})"
+            case Select(cond=cond, then=then, other=other, type=t):
+                return self._select(cond, then, other, t)
+            case _:
+                raise NotVector
+
+    def _select(self, cond: Expr, then: Expr, other: Expr, t: Type) -> str:
+        if not isinstance(t, ScalarType) or any(
+            isinstance(n, Call) or (isinstance(n, Binary) and n.op in "/%" and n.type.is_integer)
+            for arm in (then, other)
+            for n in walk(arm)
+        ):
+            raise NotVector
+        mask_type = self.vectors.mask(t)
+        m = self.context.names.new("m")
+        if not self.varies(cond):
+            raise NotVector
+        mask, width = self._mask(cond)
+        if width != t.bits:
+            mask = f"__builtin_convertvector({mask}, {mask_type})"
+        x, y = self.vector(then), self.vector(other)
+        return (
+            f"({{ const {mask_type} {m} = {mask}; ({self.vectors.type(t)})"
+            f"(({m} & ({mask_type}){x}) | (~{m} & ({mask_type}){y})); }})"
+        )
+
+    def _mask(self, e: Expr) -> tuple[str, int]:
+        """A comparison in all lanes: -1 or 0 in integers as wide as what is compared."""
+        match e:
+            case Binary(op=op, a=a, b=b) if op in COMPARISONS:
+                assert isinstance(a.type, ScalarType)
+                text = f"({self.vector(a)} {op} {self.vector(b)})"
+                return f"({self.vectors.mask(a.type)}){text}", a.type.bits
+            case Binary(op="&&" | "||" as op, a=a, b=b):
+                (x, w), (y, v) = self._mask(a), self._mask(b)
+                if w != v:
+                    raise NotVector
+                return f"(({x}) {op[0]} ({y}))", w
+            case Unary(op="!", a=a):
+                x, w = self._mask(a)
+                return f"(~({x}))", w
+            case _:
+                raise NotVector
+
+
+def accesses_text(access: Access) -> str:
+    return f"{access.buffer}[{', '.join(map(str, access.index))}]"
+
+
+def number(e: Const) -> str:
+    return constant(e.value, e.type)
+
+
+__all__ = [
+    "Allocation",
+    "Context",
+    "Lines",
+    "Names",
+    "NotVector",
+    "Place",
+    "VectorPrinter",
+    "Vectors",
+    "accesses_text",
+    "number",
+    "product_text",
+    "size_name",
+]

@@ -1,0 +1,1086 @@
+"""A ``Nest`` as C: loops in execution order, packs, threads, a register tile with accumulators.
+
+The written shape, for a matrix product with blocks in i and j on threads and k blocked::
+
+    #pragma omp parallel for collapse(2) schedule(static)
+    for (long i_1 = ...)                    loops before the local tile, clipped at the sizes
+      for (long j_1 = ...)
+        for (long k_1 = ...)
+          <pack>                            tiles of inputs that get a place of their own
+          for (long j_2 ...) for (long i_2 ...)
+            if (tile is whole) {            the local tile of results: vectors where possible
+              acc = unfinished cells        ("seeded"), or identities ("fresh")
+              for (long k = ...) acc += A * B
+              cells = acc
+            } else { the same with clipped loops and scalars }
+
+Unfinished cells are kept as ``Nest.results`` says; the first visit of a cell starts from the
+initial value, the last one is followed by the epilogue (or a finishing pass does both).
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+
+from emit.kernel_text import (
+    Allocation,
+    Context,
+    Lines,
+    NotVector,
+    Place,
+    VectorPrinter,
+    Vectors,
+    product_text,
+)
+from emit.c_text import affine_text, c_type, constant
+from lowering.lower import Loop, Nest, Pack, loop_range, size_name
+from mdh_core.combine import CombineFunction
+from mdh_core.expr import Affine, Binary, Expr, Load, Result, ScalarType, Type, Var, walk
+from mdh_core.ir import Access, Store
+
+PARALLEL_WORK = 1 << 15  # points below which threads cost more than they bring
+
+
+def _power_of_two(n: int) -> bool:
+    return n > 0 and n & (n - 1) == 0
+
+
+class NestText:
+    """Writes one nest into ``out``."""
+
+    def __init__(self, nest: Nest, context: Context, out: Lines) -> None:
+        self.nest = nest
+        self.context = context
+        self.out = out
+        self.program = nest.program
+        self.function: CombineFunction | None = nest.program.hom.function
+        self.types: tuple[Type, ...] = nest.program.component_types
+        self.concatenated = {d.name for d in nest.program.hom.dims_of("cc")}
+        self.scope = nest.accumulate if self.function is not None else nest.tile
+        self.visits: list[str] = []  # conditions that hold on the first visit of a cell
+        self.slots: list[tuple[str, str, int, int | None]] = []  # reduced loops on threads
+        self.parts: list[str] = []  # temporaries of unfinished cells, one per component
+
+    # ------------------------------------------------------------------ outline
+
+    def write(self) -> None:
+        program = self.program
+        for d in program.hom.dims:
+            self.context.at[d.name] = "0"
+        outer = [d.name for d in program.hom.dims if d.name in self.concatenated]
+        reduced = [d.name for d in program.hom.dims_of("pw")]
+        with ExitStack() as stack:
+            if outer:
+                condition = " && ".join(f"{size_name(d)} > 0" for d in outer)
+                stack.enter_context(self.out.block(f"if ({condition})"))
+            if reduced and not self._never_empty(reduced):
+                empty = " || ".join(f"{size_name(d)} <= 0" for d in reduced)
+                if all(e is not None for e in program.out.initial):
+                    with self.out.block(f"if ({empty})"):
+                        self._every_cell(initial_only=True)
+                        self.out.middle("} else {")
+                        self._body()
+                else:
+                    with self.out.block(f"if (!({empty}))"):
+                        self._body()
+            else:
+                self._body()
+
+    def _never_empty(self, dims: list[str]) -> bool:
+        return all((self.program.dim(d).size.constant or 0) > 0 for d in dims)
+
+    def _body(self) -> None:
+        if self.nest.results == "parts":
+            self._allocate_parts()
+        self._level(0)
+        if self.nest.results == "parts":
+            self._every_cell(initial_only=False)
+
+    def _allocate_parts(self) -> None:
+        reduced = {d.name for d in self.program.hom.dims_of("pw")}
+        bound = self.nest.loops[self.nest.threads[0] : self.nest.threads[1]]
+        factors: list[int | str] = []
+        for loop in bound:
+            if loop.dim in reduced:
+                factors.append(self._trips(loop))
+        self.slot_count = str(product_text(factors))
+        cells: list[int | str] = [size_name(d.name) for d in self.program.hom.dims_of("cc")]
+        self.cell_count = str(product_text(cells))
+        for c, t in enumerate(self.types):
+            name = self.context.names.new(f"part{c}")
+            self.parts.append(name)
+            count = product_text([x for x in (*factors, *cells)])
+            self.context.allocations.append(Allocation(name, c_type(t), str(count)))
+
+    def _trips(self, loop: Loop) -> int | str:
+        """Parts of a loop that are not empty for every position of the loops around it."""
+        n = size_name(loop.dim)
+        known = self.program.dim(loop.dim).size.constant
+        if loop.count is not None:
+            reach = loop.count * loop.size
+            if known is not None:
+                return -(-min(known, reach) // loop.size)
+            least = f"({n} < {reach} ? {n} : {reach})"
+            return least if loop.size == 1 else f"(({least} + {loop.size - 1})/{loop.size})"
+        if known is not None:
+            return -(-known // loop.size)
+        return n if loop.size == 1 else f"(({n} + {loop.size - 1})/{loop.size})"
+
+    # ------------------------------------------------------------------ loops before the local tile
+
+    def _level(self, k: int) -> None:
+        saved = dict(self.context.places)
+        with ExitStack() as stack:
+            for pack in self.nest.packs:
+                if pack.at == k and k <= self.scope:
+                    self._pack(pack, stack)
+            if k == self.scope:
+                self._local_tile()
+            elif self.nest.threads[0] <= k < self.nest.threads[1]:
+                self._threads()
+            else:
+                with self._loop(self.nest.loops[k]):
+                    self._level(k + 1)
+        self.context.places = saved
+
+    def _variable(self, loop: Loop) -> str:
+        """The last loop over a dimension has its source name."""
+        return self.context.names.new(self._wish(loop))
+
+    def _wish(self, loop: Loop) -> str:
+        of_dim = [x for x in self.nest.loops if x.dim == loop.dim]
+        k = of_dim.index(loop)
+        return loop.dim if k == len(of_dim) - 1 else f"{loop.dim}_{k + 1}"
+
+    def _head(self, loop: Loop, variable: str) -> tuple[str | None, str]:
+        """A line that computes the end (or None), and the ``for``."""
+        start, n = self.context.at[loop.dim], size_name(loop.dim)
+        step = f"{variable} += {loop.size}" if loop.size != 1 else f"{variable}++"
+        if loop.count is None:
+            return None, f"for (long {variable} = {start}; {variable} < {n}; {step})"
+        reach = loop.count * loop.size
+        if self._whole(loop, reach):
+            end = str(reach) if start == "0" else f"{start} + {reach}"
+            return None, f"for (long {variable} = {start}; {variable} < {end}; {step})"
+        end = self.context.names.new(f"{variable}_end")
+        value = f"{start} + {reach}" if start != "0" else str(reach)
+        line = f"const long {end} = {value} < {n} ? {value} : {n};"
+        return line, f"for (long {variable} = {start}; {variable} < {end}; {step})"
+
+    def _whole(self, loop: Loop, reach: int) -> bool:
+        """Whether parts of ``reach`` elements are never clipped: a known size that they divide."""
+        n = self.program.dim(loop.dim).size.constant
+        if n is None or n % reach:
+            return False
+        layers = [x.layer for x in self.nest.loops if x.dim == loop.dim]
+        return layers == sorted(layers)
+
+    def _loop(self, loop: Loop):  # type: ignore[no-untyped-def]
+        stack = ExitStack()
+        variable = self._variable(loop)
+        line, head = self._head(loop, variable)
+        if line:
+            self.out.add(line)
+        stack.enter_context(self.out.block(head))
+        start = self.context.at[loop.dim]
+        if loop.dim not in self.concatenated:
+            self.visits.append(f"{variable} == {start}")
+            stack.callback(self.visits.pop)
+        self.context.at[loop.dim] = variable
+        stack.callback(self.context.at.__setitem__, loop.dim, start)
+        return stack
+
+    def _threads(self) -> None:
+        first, last = self.nest.threads
+        bound = self.nest.loops[first:last]
+        work = "*".join(f"(double){size_name(d.name)}" for d in self.program.hom.dims)
+        collapse = f" collapse({len(bound)})" if len(bound) > 1 else ""
+        condition = f" if ({work} > {PARALLEL_WORK})"
+        known = [d.size.constant for d in self.program.hom.dims]
+        if None not in known:
+            condition = ""
+        heads, saved = [], dict(self.context.at)
+        for loop in bound:
+            variable = self._variable(loop)
+            line, head = self._head(loop, variable)
+            if line:
+                self.out.add(line)
+            if loop.dim not in self.concatenated:
+                self.slots.append((variable, self.context.at[loop.dim], loop.size, loop.count))
+            heads.append(head)
+            self.context.at[loop.dim] = variable
+        self.out.add(f"#pragma omp parallel for{collapse} schedule(static){condition}")
+        with ExitStack() as stack:
+            for head in heads[:-1]:
+                self.out.add(head)
+                self.out.indent += 1
+                stack.callback(self._dedent)
+            with self.out.block(heads[-1]):
+                self._level(last)
+        self.context.at = saved
+        self.slots.clear()
+
+    def _dedent(self) -> None:
+        self.out.indent -= 1
+
+    # ------------------------------------------------------------------ packs
+
+    def _pack(self, pack: Pack, stack: ExitStack) -> None:
+        """Copy the box of cells that the accesses touch from here on, in the pack's layout."""
+        context, out = self.context, self.out
+        accesses = [a for a in self.program.inp.accesses if a.buffer == pack.buffer]
+        inner = self.nest.loops[pack.at :]
+        name = context.names.new(f"{pack.buffer}_tile")
+        t = self.program.buffer(pack.buffer).type
+        strides: list[int] = [0] * len(pack.extents)
+        cells = 1
+        for position in reversed(pack.layout):
+            strides[position] = cells
+            cells *= pack.extents[position]
+        if pack.at >= self.nest.threads[1] > self.nest.threads[0] or cells * t.size <= 1 << 14:
+            out.add(f"{c_type(t)} {name}[{cells}] __attribute__((aligned(64)));")
+        else:
+            context.allocations.append(Allocation(name, c_type(t), str(cells)))
+        bases, lengths = [], []
+        for d in range(len(pack.extents)):
+            base, length = self._box(accesses, d, inner)
+            bases.append(base)
+            lengths.append(length)
+        source, target = context.place(pack.buffer), Place(name, tuple(strides), tuple(bases))
+        variables = [context.names.new(f"c{d}") for d in range(len(pack.extents))]
+        shared = pack.at < self.nest.threads[0]
+        with ExitStack() as loops:
+            if shared:
+                out.add("#pragma omp parallel for schedule(static)")
+            for position in pack.layout:
+                v = variables[position]
+                head = f"for (long {v} = 0; {v} < {lengths[position]}; {v}++)"
+                loops.enter_context(out.block(head))
+            here = Context(self.program, context.names, {v: v for v in variables})
+            here.places = {pack.buffer: replace(target, base=())}
+            there = Context(self.program, context.names, {})
+            there.places = {pack.buffer: source}
+            index = tuple(Affine.of(v) for v in variables)
+            there.at = {
+                v: v if b == "0" else f"{b} + {v}" for v, b in zip(variables, bases, strict=True)
+            }
+            out.add(
+                f"{here.subscript(pack.buffer, index)} = {there.subscript(pack.buffer, index)};"
+            )
+        context.places[pack.buffer] = target
+
+    def _box(self, accesses: list[Access], d: int, inner: tuple[Loop, ...]) -> tuple[str, str]:
+        """First index and number of indices of one buffer dimension, clipped at the sizes."""
+        constants = [a.index[d].const for a in accesses]
+        base = Affine(accesses[0].index[d].terms, min(constants))
+        length: list[str] = []
+        fixed = max(constants) - min(constants) + 1
+        shift: list[str] = []
+        for name, c in accesses[0].index[d].terms:
+            span = loop_range(inner, name)
+            assert span is not None
+            if span == 1:
+                continue
+            n, start = size_name(name), self.context.at[name]
+            left = n if start == "0" else f"{n} - {start}"
+            known = self.program.dim(name).size.constant
+            if known is not None and known % span == 0 and self._ordered(name):
+                fixed += abs(c) * (span - 1)
+                if c < 0:
+                    shift.append(f" - {abs(c) * (span - 1)}")
+                continue
+            clipped = f"({left} < {span} ? {left} : {span})"
+            fixed -= abs(c)
+            length.append(clipped if abs(c) == 1 else f"{abs(c)}*{clipped}")
+            if c < 0:
+                shift.append(f" - {abs(c)}*({clipped} - 1)")
+        text = affine_text(base, self.context.at)
+        base_text = text + "".join(shift)
+        if "+" in base_text or "-" in base_text or "*" in base_text:
+            base_name = self.context.names.new(f"{accesses[0].buffer}_first{d}")
+            self.out.add(f"const long {base_name} = {base_text};")
+            base_text = base_name
+        if not length:
+            return base_text, str(fixed)
+        length_name = self.context.names.new(f"{accesses[0].buffer}_count{d}")
+        total = " + ".join(length) + (f" + {fixed}" if fixed > 0 else f" - {-fixed}" if fixed else "")
+        self.out.add(f"const long {length_name} = {total};")
+        return base_text, length_name
+
+    def _ordered(self, dim: str) -> bool:
+        layers = [x.layer for x in self.nest.loops if x.dim == dim]
+        return layers == sorted(layers)
+
+    # ------------------------------------------------------------------ the local tile
+
+    def _local_tile(self) -> None:
+        inner = self.nest.loops[self.scope :]
+        tiled = [loop for loop in inner if loop.dim in self.concatenated]
+        whole = self._whole_condition(tiled)
+        vectors = self._vectors(inner)
+        if whole is None:  # no tile, or one that is never clipped
+            self._version(inner, full=True, vectors=vectors)
+            return
+        if whole == "0":
+            self._version(inner, full=False, vectors=None)
+            return
+        with self.out.block(f"if ({whole})"):
+            self._version(inner, full=True, vectors=vectors)
+            self.out.middle("} else {")
+            self._version(inner, full=False, vectors=None)
+
+    def _whole_condition(self, tiled: list[Loop]) -> str | None:
+        """C text that holds where no loop of the tile is clipped; None: always, "0": never."""
+        conditions = []
+        for dim in dict.fromkeys(loop.dim for loop in tiled):
+            span = loop_range(tiled, dim)
+            assert span is not None
+            known = self.program.dim(dim).size.constant
+            if known is not None and known < span:
+                return "0"
+            extent = max(x.size * (x.count or 1) for x in tiled if x.dim == dim)
+            if known is not None and known % extent == 0 and self._ordered(dim):
+                continue
+            start = self.context.at[dim]
+            last = f"{start} + {span - 1}" if start != "0" else str(span - 1)
+            conditions.append(f"{last} < {size_name(dim)}")
+        return " && ".join(conditions) or None
+
+    def _vectors(self, inner: tuple[Loop, ...]) -> Vectors | None:
+        """The vector types, if the innermost loop runs over lanes and its code has a vector form."""
+        last = inner[-1] if inner else None
+        t = self.types[0]
+        if (
+            last is None
+            or last.role != "lanes"
+            or last.size != 1
+            or last.count is None
+            or not _power_of_two(last.count)
+            or not isinstance(t, ScalarType)
+            or self.program.hom.scalar.body
+            or any(a.conditional for a in self.program.inp.accesses)
+        ):
+            return None
+        if last.dim not in self.concatenated and (
+            self.function is None or self.function.identity is None
+        ):
+            return None
+        lanes = self.context.names.new("lanes")
+        vectors = Vectors(last.dim, lanes, lanes.replace("lanes", "v"))
+        try:
+            self._try_vectors(vectors)
+        except NotVector:
+            return None
+        return vectors
+
+    def _try_vectors(self, vectors: Vectors) -> None:
+        """Raises NotVector if the scalar function, the operator or a store has no vector form."""
+        printer = VectorPrinter(self.context, vectors)
+        for e in self.program.hom.scalar.results:
+            printer.vector(e)
+            vectors.type(e.type)
+        if self.function is not None:
+            lanes = {f"{s}{c}": f"{s}{c}" for c in range(len(self.types)) for s in "lr"}
+            for e in self.function.values:
+                VectorPrinter(self.context, vectors, variables=lanes).vector(e)
+        if self.function is None:
+            for s in self.program.out.stores:
+                if s.at_last or self._store_stride(s, vectors.dim) != 1:
+                    raise NotVector
+                results = {c: f"r{c}" for c in range(len(self.types))}
+                VectorPrinter(self.context, vectors, results=results).vector(s.value)
+
+    def _store_stride(self, s: Store, dim: str) -> int | None:
+        return self.context.lane_stride(s.buffer, s.index, dim)
+
+    # ------------------------------------------------------------------ one version of the tile
+
+    def _version(self, inner: tuple[Loop, ...], full: bool, vectors: Vectors | None) -> None:
+        _Tile(self, inner, full, vectors).write()
+
+    # ------------------------------------------------------------------ unfinished and finished cells
+
+    @property
+    def first_visit(self) -> str:
+        return " && ".join(self.visits)
+
+    def cell(self) -> str:
+        """Number of the current cell among the cells of all cc dimensions."""
+        text = ""
+        for d in self.program.hom.dims_of("cc"):
+            at = self.context.at[d.name]
+            if not text:
+                text = at
+                continue
+            left = text if text.replace("_", "a").isalnum() else f"({text})"
+            text = at if left == "0" else f"{left}*{size_name(d.name)} + {at}"
+        return text or "0"
+
+    def slot(self) -> str:
+        text = ""
+        for variable, start, size, _ in self.slots:
+            digit = variable if start == "0" else f"({variable} - {start})"
+            digit = digit if size == 1 else f"{digit}/{size}"
+            dim = next(x.dim for x in self.nest.loops if self._is_variable(x, variable))
+            trips = self._trips_of(dim)
+            text = digit if not text else f"({text})*{trips} + {digit}"
+        return text or "0"
+
+    def _is_variable(self, loop: Loop, variable: str) -> bool:
+        return variable == loop.dim or variable.startswith(loop.dim + "_")
+
+    def _trips_of(self, dim: str) -> int | str:
+        loops = self.nest.loops[self.nest.threads[0] : self.nest.threads[1]]
+        return self._trips(next(x for x in loops if x.dim == dim))
+
+    def part(self, c: int) -> str:
+        """The temporary that keeps component ``c`` of the current cell."""
+        slot, cell = self.slot(), self.cell()
+        if slot == "0":
+            return f"{self.parts[c]}[{cell}]"
+        if self.cell_count == "1":
+            return f"{self.parts[c]}[{slot}]"
+        at = slot if slot.replace("_", "a").isalnum() else f"({slot})"
+        return f"{self.parts[c]}[{at}*({self.cell_count}) + {cell}]" if cell != "0" else (
+            f"{self.parts[c]}[{at}*({self.cell_count})]"
+        )
+
+    def stored(self, c: int) -> str:
+        """The output cell that keeps component ``c`` (results "in place")."""
+        store = next(s for s in self.program.out.stores if s.plain == c)
+        return self.context.subscript(store.buffer, store.index)
+
+    def initial(self, c: int) -> str | None:
+        e = self.program.out.initial[c]
+        return None if e is None else self.context.scalar(e)
+
+    def store_all(self, results: list[str]) -> None:
+        """Store the finished results of the current cell: every value first, then every write."""
+        self.context.results = dict(enumerate(results))
+        stores = self.program.out.stores
+        values = []
+        for s in stores:
+            b = self.program.buffer(s.buffer)
+            text = self.context.scalar(s.value)
+            if len(stores) > 1 and s.plain is None:
+                name = self.context.names.new("value")
+                self.out.add(f"const {c_type(b.type)} {name} = {text};")
+                text = name
+            values.append(text)
+        for s, text in zip(stores, values, strict=True):
+            target = self.context.subscript(s.buffer, s.index)
+            guard = " && ".join(
+                f"{self.context.at[d]} == {size_name(d)} - 1" for d in s.at_last
+            )
+            self.out.add(f"if ({guard}) {target} = {text};" if guard else f"{target} = {text};")
+
+    def with_initial(self, results: list[str]) -> list[str]:
+        """``initial ⊛ results``, as new constants; the results themselves if there is no initial value."""
+        initials = [self.initial(c) for c in range(len(self.types))]
+        if self.function is None or any(x is None for x in initials):
+            return results
+        combined = self.context.combined(self.function, [str(x) for x in self._named(initials)], results)
+        if len(results) == 1:
+            return combined
+        return self._named(combined)
+
+    def _named(self, texts: list[str] | list[str | None]) -> list[str]:
+        """Constants for texts that are more than a name, so that they are evaluated once."""
+        out = []
+        for c, text in enumerate(texts):
+            assert text is not None
+            if text.replace("_", "a").replace(".", "a").isalnum():
+                out.append(text)
+                continue
+            name = self.context.names.new("r")
+            self.out.add(f"const {c_type(self.types[c])} {name} = {text};")
+            out.append(name)
+        return out
+
+    def _every_cell(self, initial_only: bool) -> None:
+        """A pass over all cells: store the initial value, or combine the parts and store."""
+        dims = self.program.hom.dims_of("cc")
+        saved = dict(self.context.at)
+        for d in self.program.hom.dims_of("pw"):
+            self.context.at[d.name] = "0"
+        with ExitStack() as stack:
+            if dims:
+                collapse = f" collapse({len(dims)})" if len(dims) > 1 else ""
+                self.out.add(f"#pragma omp parallel for{collapse} schedule(static)")
+            for k, d in enumerate(dims):
+                v = self.context.names.new(d.name)
+                head = f"for (long {v} = 0; {v} < {size_name(d.name)}; {v}++)"
+                if k == len(dims) - 1:
+                    stack.enter_context(self.out.block(head))
+                else:
+                    self.out.add(head)
+                    self.out.indent += 1
+                    stack.callback(self._dedent)
+                self.context.at[d.name] = v
+            if initial_only:
+                self.store_all(self._named([self.initial(c) for c in range(len(self.types))]))
+            else:
+                self._combine_parts()
+        self.context.at = saved
+
+    def _combine_parts(self) -> None:
+        assert self.function is not None
+        cell = self.cell()
+        names = []
+        for c, t in enumerate(self.types):
+            name = self.context.names.new("whole")
+            self.out.add(f"{c_type(t)} {name} = {self.parts[c]}[{cell}];")
+            names.append(name)
+        if self.slot_count != "1":
+            s = self.context.names.new("part")
+            cells = "" if self.cell_count == "1" else f"*({self.cell_count})"
+            with self.out.block(f"for (long {s} = 1; {s} < {self.slot_count}; {s}++)"):
+                at = f"{s}{cells}" if cell == "0" else f"{s}{cells} + {cell}"
+                self.accumulate(names, [f"{p}[{at}]" for p in self.parts])
+        self.store_all(self.with_initial(names))
+
+    def accumulate(self, left: list[str], right: list[str]) -> None:
+        """``left = left ⊛ right`` for scalar texts."""
+        assert self.function is not None
+        if len(left) > 1:
+            right = self._named(right)
+        texts = self.context.combined(self.function, left, right)
+        if len(left) > 1:
+            texts = self._named(texts)
+        for c, name in enumerate(left):
+            if texts[c] == name:
+                continue
+            e = self.function.values[c]
+            plain = isinstance(e, Binary) and isinstance(e.a, Var) and isinstance(e.b, Var)
+            if plain and texts[c].startswith(f"{name} {e.op} ") and len(left) == 1:  # type: ignore[union-attr]
+                self.out.add(f"{name} {e.op}= {texts[c][len(name) + 2 + len(e.op) :]};")  # type: ignore[union-attr]
+            else:
+                self.out.add(f"{name} = {texts[c]};")
+
+
+class _NullBlock:
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class _Tile:
+    """One version of the local tile: constant trip counts (``full``) or clipped ones."""
+
+    def __init__(
+        self, nest: NestText, inner: tuple[Loop, ...], full: bool, vectors: Vectors | None
+    ) -> None:
+        self.n = nest
+        self.inner = inner
+        self.full = full
+        self.vectors = vectors
+        self.out, self.context = nest.out, nest.context
+        self.function, self.types = nest.function, nest.types
+        self.start = dict(nest.context.at)
+        tiled = [x for x in inner if x.dim in nest.concatenated]
+        self.lanes = inner[-1] if vectors else None
+        # axes of the accumulators: the tiled cc loops; vectors of the lanes loop last
+        self.axes: list[tuple[Loop, int | str]] = [
+            (x, x.count or 1) for x in tiled if x is not self.lanes
+        ]
+        self.reduces_lanes = self.lanes is not None and self.lanes.dim not in nest.concatenated
+        self.counters: dict[Loop, str] = {}
+        self.tail: list[str] = []
+
+    # ------------------------------------------------------------------ frame
+
+    def write(self) -> None:
+        with self.out_scope():
+            if self.vectors:
+                assert self.lanes is not None and self.lanes.count is not None
+                t = self.types[0]
+                at = len(self.out.rows)
+                self._points_setup()
+                width = f"MDH_VECTOR_BYTES / {t.size}"
+                lanes, count = self.vectors.lanes, self.lanes.count
+                names = f"enum {{ {lanes} = {width} < {count} ? {width} : {count}, "
+                names += f"vectors_{self.vectors.suffix} = {count} / {lanes} }};"
+                pad = "  " * self.out.indent
+                self.out.rows[at:at] = [pad + x for x in (names, *self.vectors.typedefs())]
+            else:
+                self._points_setup()
+
+    def out_scope(self):  # type: ignore[no-untyped-def]
+        return _NullBlock()
+
+    def _points_setup(self) -> None:
+        if self.function is None:
+            self._points(0)
+            return
+        self._declare()
+        fresh = self._start_values()
+        self._points(0)
+        self._finish(fresh)
+
+    # ------------------------------------------------------------------ accumulators
+
+    def _declare(self) -> None:
+        names = self.context.names
+        shape = "".join(f"[{count}]" for _, count in self.axes)
+        self.acc = []
+        for t in self.types:
+            name = names.new("acc")
+            self.acc.append(name)
+            if self.vectors:
+                self.out.add(f"{self.vectors.type(t)} {name}{shape}[vectors_{self.vectors.suffix}];")
+            else:
+                self.out.add(f"{c_type(t)} {name}{shape};")
+        self.have = ""
+
+    def _cells(self, vector_axis: bool) -> ExitStack:
+        """Loops over the accumulators; sets the dimensions' indices and the counters."""
+        stack = ExitStack()
+        saved_at, saved_counters = dict(self.context.at), dict(self.counters)
+        self.context.at = dict(self.start)
+        stack.callback(self._restore, saved_at, saved_counters)
+        for loop, _ in self.axes:
+            self._counter_loop(loop, stack)
+        if vector_axis and self.vectors:
+            self._vector_loop(stack)
+        return stack
+
+    def _restore(self, at: dict[str, str], counters: dict[Loop, str]) -> None:
+        self.context.at, self.counters = at, counters
+
+    def _counter_loop(self, loop: Loop, stack: ExitStack) -> None:
+        """A loop over parts by number: ``for (r = 0; r < count; r++)``, clipped unless full."""
+        v = self.context.names.new(f"{loop.dim}_r")
+        start, n = self.context.at[loop.dim], size_name(loop.dim)
+        end = str(loop.count)
+        is_tiled = loop.dim in self.n.concatenated
+        if not (self.full and is_tiled):
+            left = f"{n} - ({start})" if not start.replace("_", "a").isalnum() else f"{n} - {start}"
+            trips = f"({left} + {loop.size - 1})/{loop.size}" if loop.size > 1 else left
+            end = self.context.names.new(f"{v}_end")
+            self.out.add(f"const long {end} = {trips} < {loop.count} ? {trips} : {loop.count};")
+        elif loop.count is not None and loop.count > 1 and loop.role == "unrolled":
+            self.out.add(f"#pragma GCC unroll {loop.count}")
+        elif loop.role == "lanes":
+            self.out.add("#pragma omp simd")
+        stack.enter_context(self.out.block(f"for (long {v} = 0; {v} < {end}; {v}++)"))
+        self.counters[loop] = v
+        offset = v if loop.size == 1 else f"{loop.size}*{v}"
+        self.context.at[loop.dim] = offset if start == "0" else f"{start} + {offset}"
+
+    def _vector_loop(self, stack: ExitStack) -> None:
+        assert self.vectors is not None and self.lanes is not None
+        v = self.context.names.new(f"{self.lanes.dim}_v")
+        self.out.add(f"#pragma GCC unroll {self.lanes.count}")
+        head = f"for (long {v} = 0; {v} < vectors_{self.vectors.suffix}; {v}++)"
+        stack.enter_context(self.out.block(head))
+        self.vector_counter = v
+        start = self.context.at[self.lanes.dim]
+        offset = f"{v}*{self.vectors.lanes}"
+        self.context.at[self.lanes.dim] = offset if start == "0" else f"{start} + {offset}"
+
+    def _acc(self, c: int, vector: bool | None = None) -> str:
+        subscripts = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+        if self.vectors if vector is None else vector:
+            subscripts += f"[{self.vector_counter}]"
+        return self.acc[c] + subscripts
+
+    # ------------------------------------------------------------------ start values
+
+    def _prior(self) -> list[str] | None:
+        """What a cell holds before this visit, or None where that is unknown (first part, no initial)."""
+        n, components = self.n, range(len(self.types))
+        initials = [n.initial(c) for c in components]
+        if n.nest.results == "direct":
+            return None if None in initials else [str(x) for x in initials]
+        if n.nest.results == "in place":
+            kept = [n.stored(c) for c in components]
+            first = n.first_visit
+            return [f"{first} ? {i} : {k}" for i, k in zip(initials, kept, strict=True)]
+        return None
+
+    def _start_values(self) -> bool:
+        """Write start values; True if they are identities and the prior value joins at the end."""
+        assert self.function is not None
+        identity = self.function.identity
+        if self.vectors and not self.reduces_lanes and self._seed_vectors():
+            return False
+        if self.vectors:
+            assert identity is not None
+            with self._cells(vector_axis=True):
+                for c, t in enumerate(self.types):
+                    assert isinstance(t, ScalarType)
+                    zero = f"({self.vectors.type(t)}){{0}}"
+                    value = constant(identity[c].value, t)
+                    text = zero if identity[c].value == 0 else f"{value} - {zero}"
+                    self.out.add(f"{self._acc(c)} = {text};")
+            if self.reduces_lanes and not self._lanes_always_whole():
+                self._declare_tail(identity)
+            return True
+        prior: list[str] | None
+        with self._cells(vector_axis=False):
+            prior = self._prior()
+            if prior is not None:
+                for c, text in enumerate(prior):
+                    self.out.add(f"{self._acc(c)} = {text};")
+                return False
+            if identity is not None:
+                first = self.n.first_visit
+                kept = self.n.nest.results == "parts" and first
+                for c, t in enumerate(self.types):
+                    assert isinstance(t, ScalarType)
+                    value = constant(identity[c].value, t)
+                    text = f"{first} ? {value} : {self.n.part(c)}" if kept else value
+                    self.out.add(f"{self._acc(c)} = {text};")
+                return False
+        self._declare_have()
+        return False
+
+    def _declare_have(self) -> None:
+        """No identity is known: the first contribution of a part overrides."""
+        self.have = self.context.names.new("have")
+        shape = "".join(f"[{count}]" for _, count in self.axes)
+        self.out.add(f"_Bool {self.have}{shape};")
+        with self._cells(vector_axis=False):
+            first = self.n.first_visit
+            kept = self.n.nest.results == "parts" and first
+            at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+            self.out.add(f"{self.have}{at} = {f'!({first})' if kept else '0'};")
+            if kept:
+                with self.out.block(f"if ({self.have}{at})"):
+                    for c in range(len(self.types)):
+                        self.out.add(f"{self._acc(c)} = {self.n.part(c)};")
+
+    def _seed_vectors(self) -> bool:
+        """Start cc vectors from the prior value where that is a vector; False if it is not."""
+        n = self.n
+        at = len(self.out.rows)
+        try:
+            assert self.vectors is not None
+            with self._cells(vector_axis=True):
+                for c in range(len(self.types)):
+                    self._seed_vector(c)
+        except NotVector:
+            del self.out.rows[at:]
+            return False
+        assert n is not None
+        return True
+
+    def _seed_vector(self, c: int) -> None:
+        n, vectors = self.n, self.vectors
+        assert vectors is not None and self.function is not None
+        t = self.types[c]
+        printer = VectorPrinter(self.context, vectors)
+        initial = self.n.program.out.initial[c]
+        identity = self.function.identity
+        if n.nest.results == "parts" or initial is None:
+            if identity is None:
+                raise NotVector
+            first_value: Expr = identity[c]
+        else:
+            first_value = initial
+        if any(
+            isinstance(x, Load) and self.context.program.buffer(x.buffer).rank == 0
+            for x in walk(first_value)
+        ) and isinstance(first_value, Load):
+            pass
+        start = printer.vector(first_value)
+        kept = ""
+        if n.nest.results == "in place":
+            store = next(s for s in n.program.out.stores if s.plain == c)
+            if n._store_stride(store, vectors.dim) != 1:
+                raise NotVector
+            kept = f"*(const {vectors.unaligned(t)} *)&{n.stored(c)}"
+        elif n.nest.results == "parts" and n.first_visit:
+            if [d.name for d in n.program.hom.dims_of("cc")][-1:] != [vectors.dim]:
+                raise NotVector
+            kept = f"*(const {vectors.unaligned(t)} *)&{n.part(c)}"
+        if kept:
+            with self.out.block(f"if ({n.first_visit})"):
+                self.out.add(f"{self._acc(c)} = {start};")
+                self.out.middle("} else {")
+                self.out.add(f"{self._acc(c)} = {kept};")
+        else:
+            self.out.add(f"{self._acc(c)} = {start};")
+
+    def _lanes_always_whole(self) -> bool:
+        assert self.lanes is not None
+        known = self.n.program.dim(self.lanes.dim).size.constant
+        extent = (self.lanes.count or 1) * self.lanes.size
+        for loop in self.inner:
+            if loop.dim == self.lanes.dim and loop.role == "unrolled":
+                extent = max(extent, (loop.count or 1) * loop.size)
+        return known is not None and known % extent == 0 and self.n._ordered(self.lanes.dim)
+
+    def _declare_tail(self, identity: tuple) -> None:  # type: ignore[type-arg]
+        shape = "".join(f"[{count}]" for _, count in self.axes)
+        for t in self.types:
+            name = self.context.names.new("tail")
+            self.tail.append(name)
+            self.out.add(f"{c_type(t)} {name}{shape};")
+        with self._cells(vector_axis=False):
+            for c, t in enumerate(self.types):
+                self.out.add(f"{self._tail(c)} = {constant(identity[c].value, t)};")  # type: ignore[arg-type]
+
+    def _tail(self, c: int) -> str:
+        return self.tail[c] + "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+
+    # ------------------------------------------------------------------ points
+
+    def _points(self, k: int, scalar_lanes: bool = False) -> None:
+        """Loops ``inner[k:]`` and the point itself."""
+        tile = max(self.n.nest.tile - self.n.scope, 0)
+        if k == tile and not scalar_lanes and self._reduced_tile(k):
+            whole = self._reduced_whole(k)
+            if whole is not None:
+                with self.out.block(f"if ({whole})"):
+                    self._tile_loops(k, whole=True)
+                    self.out.middle("} else {")
+                    self._tile_loops(k, whole=False)
+                return
+            self._tile_loops(k, whole=True)
+            return
+        self._tile_loops(k, whole=False)
+
+    def _reduced_tile(self, k: int) -> bool:
+        return any(x.dim not in self.n.concatenated for x in self.inner[k:])
+
+    def _reduced_whole(self, k: int) -> str | None:
+        reduced = [x for x in self.inner[k:] if x.dim not in self.n.concatenated]
+        return self.n._whole_condition(reduced)
+
+    def _tile_loops(self, k: int, whole: bool) -> None:
+        if k == len(self.inner):
+            self._point()
+            return
+        loop = self.inner[k]
+        tile = max(self.n.nest.tile - self.n.scope, 0)
+        with ExitStack() as stack:
+            saved_at, saved_counters = dict(self.context.at), dict(self.counters)
+            stack.callback(self._restore, saved_at, saved_counters)
+            if loop.dim in self.n.concatenated:
+                if loop is self.lanes:
+                    self._vector_loop(stack)
+                else:
+                    self._counter_loop(loop, stack)
+            elif loop is self.lanes and whole:
+                self._vector_loop(stack)
+            elif whole and k >= tile and loop.count is not None:
+                v = self.context.names.new(f"{loop.dim}_r")
+                start = self.context.at[loop.dim]
+                if loop.role == "unrolled":
+                    self.out.add(f"#pragma GCC unroll {loop.count}")
+                stack.enter_context(self.out.block(f"for (long {v} = 0; {v} < {loop.count}; {v}++)"))
+                offset = v if loop.size == 1 else f"{loop.size}*{v}"
+                self.context.at[loop.dim] = offset if start == "0" else f"{start} + {offset}"
+            else:
+                variable = self.n._variable(loop)
+                line, head = self.n._head(loop, variable)
+                if line:
+                    self.out.add(line)
+                stack.enter_context(self.out.block(head))
+                self.context.at[loop.dim] = variable
+            in_scalar_tail = self.reduces_lanes and not whole and k >= tile
+            if k < tile:
+                self._points(k + 1)
+            elif k + 1 == len(self.inner):
+                self._point(tail=in_scalar_tail)
+            else:
+                self._tile_loops(k + 1, whole)
+
+    def _point(self, tail: bool = False) -> None:
+        if self.reduces_lanes and (tail or not self._in_vector_loop()):
+            self._scalar_point(tail=True)
+        elif self.vectors:
+            self._vector_point()
+        else:
+            self._scalar_point(tail=False)
+
+    def _in_vector_loop(self) -> bool:
+        assert self.vectors is not None and self.lanes is not None
+        return self.vectors.lanes in self.context.at[self.lanes.dim]
+
+    def _vector_point(self) -> None:
+        assert self.vectors is not None
+        printer = VectorPrinter(self.context, self.vectors)
+        values = [printer.vector(e) for e in self.n.program.hom.scalar.results]
+        if self.function is None:
+            self._store_vectors(values)
+            return
+        if len(values) > 1 or not isinstance(self.function.values[0], Binary):
+            values = [self._named_vector(v, t) for v, t in zip(values, self.types, strict=True)]
+        accs = [self._acc(c) for c in range(len(values))]
+        e = self.function.values[0]
+        if (
+            len(values) == 1
+            and isinstance(e, Binary)
+            and isinstance(e.a, Var)
+            and isinstance(e.b, Var)
+            and e.a.name == "l0"
+        ):
+            self.out.add(f"{accs[0]} {e.op}= {values[0]};")
+            return
+        variables = {f"l{c}": a for c, a in enumerate(accs)}
+        variables |= {f"r{c}": v for c, v in enumerate(values)}
+        combine = VectorPrinter(self.context, self.vectors, variables=variables)
+        new = [combine.vector(v) for v in self.function.values]
+        if len(new) > 1:
+            new = [self._named_vector(v, t) for v, t in zip(new, self.types, strict=True)]
+        for a, v in zip(accs, new, strict=True):
+            self.out.add(f"{a} = {v};")
+
+    def _named_vector(self, text: str, t: Type) -> str:
+        assert self.vectors is not None
+        name = self.context.names.new("v")
+        self.out.add(f"const {self.vectors.type(t)} {name} = {text};")
+        return name
+
+    def _store_vectors(self, values: list[str]) -> None:
+        assert self.vectors is not None
+        stores = self.n.program.out.stores
+        if len(stores) > 1 or stores[0].plain is None:
+            values = [self._named_vector(v, t) for v, t in zip(values, self.types, strict=True)]
+        printer = VectorPrinter(self.context, self.vectors, results=dict(enumerate(values)))
+        texts = [printer.vector(s.value) for s in stores]
+        if len(stores) > 1:
+            texts = [
+                self._named_vector(x, self.n.program.buffer(s.buffer).type)
+                for x, s in zip(texts, stores, strict=True)
+            ]
+        for s, text in zip(stores, texts, strict=True):
+            t = self.n.program.buffer(s.buffer).type
+            target = self.context.subscript(s.buffer, s.index)
+            self.out.add(f"*({self.vectors.unaligned(t)} *)&{target} = {text};")
+
+    def _scalar_point(self, tail: bool) -> None:
+        scalar = self.n.program.hom.scalar
+        with ExitStack() as stack:
+            if scalar.body:
+                stack.enter_context(self.out.block(""))
+                self.out.rows[-1] = "  " * (self.out.indent - 1) + "{"
+                for line in self.context.printer().statements(scalar.body):
+                    self.out.add(line)
+            values = [self.context.scalar(e) for e in scalar.results]
+            if self.function is None:
+                self.n.store_all(self.n._named(values) if len(values) > 1 or self._reads_result() else values)
+                return
+            if len(values) > 1 or self._repeats_right():
+                values = self.n._named(values)
+            accs = [self._tail(c) if tail else self._acc(c) for c in range(len(values))]
+            if self.have and not tail:
+                at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+                with self.out.block(f"if ({self.have}{at})"):
+                    self.n.accumulate(accs, values)
+                    self.out.middle("} else {")
+                    for a, v in zip(accs, values, strict=True):
+                        self.out.add(f"{a} = {v};")
+                    self.out.add(f"{self.have}{at} = 1;")
+            else:
+                self.n.accumulate(accs, values)
+
+    def _reads_result(self) -> bool:
+        return any(s.plain is None for s in self.n.program.out.stores)
+
+    def _repeats_right(self) -> bool:
+        assert self.function is not None
+        count = sum(
+            isinstance(x, Var) and x.name == "r0" for e in self.function.values for x in walk(e)
+        )
+        return count > 1
+
+    # ------------------------------------------------------------------ finishing a visit
+
+    def _finish(self, fresh: bool) -> None:
+        if self.vectors and self.reduces_lanes:
+            with self._cells(vector_axis=False):
+                self._finish_cell(self._folded(), fresh=True)
+        elif self.vectors:
+            with self._cells(vector_axis=True):
+                if not fresh and self._finish_vector():
+                    return
+                lane = self.context.names.new("lane")
+                assert self.lanes is not None
+                with self.out.block(f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"):
+                    saved = dict(self.context.at)
+                    self.context.at[self.lanes.dim] += f" + {lane}"
+                    self._finish_cell([f"{self._acc(c)}[{lane}]" for c in range(len(self.types))], fresh)
+                    self.context.at = saved
+        else:
+            with self._cells(vector_axis=False):
+                self._finish_cell([self._acc(c) for c in range(len(self.types))], fresh)
+
+    def _folded(self) -> list[str]:
+        """All lanes of a reduced dimension (and the scalar tail) as one value per component."""
+        assert self.vectors is not None and self.function is not None
+        names = []
+        for c, t in enumerate(self.types):
+            name = self.context.names.new("sum" if self.function.name == "+" else "r")
+            start = self._tail(c) if self.tail else ""
+            if not start:
+                assert self.function.identity is not None and isinstance(t, ScalarType)
+                start = constant(self.function.identity[c].value, t)
+            self.out.add(f"{c_type(t)} {name} = {start};")
+            names.append(name)
+        v, lane = self.context.names.new("v"), self.context.names.new("lane")
+        subscripts = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+        with self.out.block(f"for (long {v} = 0; {v} < vectors_{self.vectors.suffix}; {v}++)"), self.out.block(
+            f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"
+        ):
+            self.n.accumulate(names, [f"{a}{subscripts}[{v}][{lane}]" for a in self.acc])
+        return names
+
+    def _finish_cell(self, results: list[str], fresh: bool) -> None:
+        n = self.n
+        mode = n.nest.results
+        if mode == "direct":
+            n.store_all(n.with_initial(results) if fresh else results)
+            return
+        if fresh and mode == "in place":
+            prior = n._named([str(x) for x in self._prior() or []])
+            assert self.function is not None
+            results = self.context.combined(self.function, prior, results)
+            results = n._named(results) if len(results) > 1 else results
+        if fresh and mode == "parts" and n.first_visit:
+            assert self.function is not None
+            kept = [n.part(c) for c in range(len(self.types))]
+            joined = self.context.combined(self.function, kept, results)
+            results = [f"{n.first_visit} ? {r} : {j}" for r, j in zip(results, joined, strict=True)]
+            results = n._named(results) if len(results) > 1 else results
+        for c, r in enumerate(results):
+            self.out.add(f"{n.stored(c) if mode == 'in place' else n.part(c)} = {r};")
+
+    def _finish_vector(self) -> bool:
+        """Store whole vectors; False (and nothing written) where a store has no vector form."""
+        n, vectors = self.n, self.vectors
+        assert vectors is not None
+        at = len(self.out.rows)
+        results = {c: self._acc(c) for c in range(len(self.types))}
+        try:
+            if n.nest.results == "parts":
+                if [d.name for d in n.program.hom.dims_of("cc")][-1:] != [vectors.dim]:
+                    raise NotVector
+                for c, t in enumerate(self.types):
+                    self.out.add(f"*({vectors.unaligned(t)} *)&{n.part(c)} = {results[c]};")
+                return True
+            printer = VectorPrinter(self.context, vectors, results=results)
+            texts = []
+            for s in n.program.out.stores:
+                if s.at_last or n._store_stride(s, vectors.dim) != 1:
+                    raise NotVector
+                text = printer.vector(s.value)
+                t = n.program.buffer(s.buffer).type
+                if len(n.program.out.stores) > 1:
+                    text = self._named_vector(text, t)
+                texts.append((s, t, text))
+            for s, t, text in texts:
+                target = self.context.subscript(s.buffer, s.index)
+                self.out.add(f"*({vectors.unaligned(t)} *)&{target} = {text};")
+        except NotVector:
+            del self.out.rows[at:]
+            return False
+        return True
+
+
+__all__ = ["NestText", "Affine", "Result"]

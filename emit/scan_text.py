@@ -1,0 +1,206 @@
+"""A ``ScanNest`` as C: rows on threads, or one long row in blocks.
+
+    rows       for each point of the cc dimensions: carry = initial; for i: carry = carry ⊛ f(i); store
+    blocks     every block's total (threads); carries of the blocks (one thread); scan of every block
+               from its carry (threads).  The block size is part of the configuration, so the
+               grouping depends neither on the number of threads nor on timing.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from emit.c_text import c_type, constant
+from emit.kernel_text import Allocation, Context, Lines
+from emit.nest_text import NestText
+from lowering.lower import Nest, ScanNest, size_name
+from mdh_core.ir import Store
+
+
+class ScanText:
+    """Writes one scan into ``out``."""
+
+    def __init__(self, scan: ScanNest, context: Context, out: Lines) -> None:
+        self.scan = scan
+        self.context = context
+        self.out = out
+        self.program = scan.program
+        # stores, operators and names are written as for any nest
+        self.cells = NestText(Nest(scan.program, (), (0, 0), 0, 0, (), "direct"), context, out)
+        self.types = scan.program.component_types
+
+    def write(self) -> None:
+        # an empty scan still stores its final value if there is an initial one
+        keeps = self.has_initial and any(self.scan.dim in s.at_last for s in self.program.out.stores)
+        dims = [d.name for d in self.program.hom.dims if not (keeps and d.name == self.scan.dim)]
+        condition = " && ".join(f"{size_name(d)} > 0" for d in dims)
+        with ExitStack() as stack:
+            if condition:
+                stack.enter_context(self.out.block(f"if ({condition})"))
+            self._rows(stack)
+            self.context.at[self.scan.dim] = "0"
+            if self.scan.block is None:
+                carry = self._carry()
+                self._sequence(carry, "0", size_name(self.scan.dim), "0")
+                self._store(carry, last=True, at=f"{size_name(self.scan.dim)} - 1")
+            else:
+                self._blocks(self.scan.block)
+
+    def _rows(self, stack: ExitStack) -> None:
+        """Loops over the cc dimensions; those in ``rows`` are shared among threads."""
+        rows = [d for d in self.program.hom.dims_of("cc") if d.name in self.scan.rows]
+        others = [d for d in self.program.hom.dims_of("cc") if d.name not in self.scan.rows]
+        if rows:
+            collapse = f" collapse({len(rows)})" if len(rows) > 1 else ""
+            self.out.add(f"#pragma omp parallel for{collapse} schedule(static)")
+        for d in (*rows, *others):
+            v = self.context.names.new(d.name)
+            head = f"for (long {v} = 0; {v} < {size_name(d.name)}; {v}++)"
+            if d in rows[:-1]:
+                self.out.add(head)
+                self.out.indent += 1
+                stack.callback(self.cells._dedent)
+            else:
+                stack.enter_context(self.out.block(head))
+            self.context.at[d.name] = v
+
+    def _carry(self) -> list[str]:
+        """Variables that hold the running value, started from the initial value if there is one."""
+        names = []
+        for c, t in enumerate(self.types):
+            name = self.context.names.new("carry")
+            initial = self.cells.initial(c) if self.has_initial else None
+            self.out.add(f"{c_type(t)} {name} = {initial or self._neutral(c)};")
+            names.append(name)
+        return names
+
+    def _neutral(self, c: int) -> str:
+        """The identity, or any value where none is known (the first point overrides it)."""
+        f = self.program.hom.function
+        if f is None or f.identity is None:
+            return "{0}"
+        return constant(f.identity[c].value, f.identity[c].type)
+
+    @property
+    def starts_neutral(self) -> bool:
+        f = self.program.hom.function
+        return f is not None and f.identity is not None
+
+    @property
+    def has_initial(self) -> bool:
+        return all(e is not None for e in self.program.out.initial)
+
+    def _sequence(self, carry: list[str], start: str, end: str, first: str, store: bool = True,
+                  seeded: bool | None = None) -> None:  # fmt: skip
+        """Fold points ``start .. end-1`` into the carry; ``first`` is the point that has none before it."""
+        seeded = (self.has_initial or self.starts_neutral) if seeded is None else seeded
+        v = self.context.names.new(self.scan.dim)
+        before = self.context.at[self.scan.dim]
+        with self.out.block(f"for (long {v} = {start}; {v} < {end}; {v}++)"), ExitStack() as stack:
+            self.context.at[self.scan.dim] = v
+            body = self.program.hom.scalar.body
+            if body:
+                stack.enter_context(self.out.block(""))
+                self.out.rows[-1] = "  " * (self.out.indent - 1) + "{"
+                for line in self.context.printer().statements(body):
+                    self.out.add(line)
+            values = [self.context.scalar(e) for e in self.program.hom.scalar.results]
+            if not seeded or len(values) > 1 or self._repeats_right():
+                values = self.cells._named(values)
+            if seeded:
+                self.cells.accumulate(carry, values)
+            else:
+                with self.out.block(f"if ({v} == {first})"):
+                    for c, value in zip(carry, values, strict=True):
+                        self.out.add(f"{c} = {value};")
+                    self.out.middle("} else {")
+                    self.cells.accumulate(carry, values)
+            if store:
+                self._store(carry, last=False, at=v)
+        self.context.at[self.scan.dim] = before
+
+    def _repeats_right(self) -> bool:
+        from mdh_core.expr import Var, walk
+
+        f = self.program.hom.function
+        assert f is not None
+        return sum(isinstance(x, Var) and x.name == "r0" for e in f.values for x in walk(e)) > 1
+
+    def _store(self, carry: list[str], last: bool, at: str) -> None:
+        """The stores of every point, or (``last``) those of the final point only."""
+        chosen = tuple(
+            s for s in self.program.out.stores if (self.scan.dim in s.at_last) == last
+        )
+        if not chosen:
+            return
+        before = self.context.at[self.scan.dim]
+        self.context.at[self.scan.dim] = at
+        self._write(chosen, carry)
+        self.context.at[self.scan.dim] = before
+
+    def _write(self, stores: tuple[Store, ...], carry: list[str]) -> None:
+        self.context.results = dict(enumerate(carry))
+        values = []
+        for s in stores:
+            text = self.context.scalar(s.value)
+            if len(stores) > 1 and s.plain is None:
+                name = self.context.names.new("value")
+                self.out.add(f"const {c_type(self.program.buffer(s.buffer).type)} {name} = {text};")
+                text = name
+            values.append(text)
+        for s, text in zip(stores, values, strict=True):
+            target = self.context.subscript(s.buffer, s.index)
+            others = [d for d in s.at_last if d != self.scan.dim]
+            guard = " && ".join(f"{self.context.at[d]} == {size_name(d)} - 1" for d in others)
+            self.out.add(f"if ({guard}) {target} = {text};" if guard else f"{target} = {text};")
+
+    def _blocks(self, block: int) -> None:
+        names, n = self.context.names, size_name(self.scan.dim)
+        count, totals = names.new("blocks"), []
+        self.out.add(f"const long {count} = ({n} + {block - 1})/{block};")
+        for t in self.types:
+            name = names.new("total")
+            totals.append(name)
+            self.context.allocations.append(Allocation(name, c_type(t), f"({n}/{block} + 1)"))
+        b = names.new("b")
+        parallel = f"#pragma omp parallel for schedule(static) if ({n} > {4 * block})"
+        bounds = f"const long start = {b}*{block}, end = start + {block} < {n} ? start + {block} : {n};"
+        self.out.add(parallel)
+        with self.out.block(f"for (long {b} = 0; {b} < {count}; {b}++)"):
+            self.out.add(bounds)
+            carry = [names.new("carry") for _ in self.types]
+            for c, (name, t) in enumerate(zip(carry, self.types, strict=True)):
+                self.out.add(f"{c_type(t)} {name} = {self._neutral(c)};")
+            self._sequence(carry, "start", "end", "start", store=False, seeded=self.starts_neutral)
+            for total, c in zip(totals, carry, strict=True):
+                self.out.add(f"{total}[{b}] = {c};")
+        carry = self._carry()
+        b2 = names.new("b")
+        with self.out.block(f"for (long {b2} = 0; {b2} < {count}; {b2}++)"):
+            own = []
+            for total, t in zip(totals, self.types, strict=True):
+                name = names.new("own")
+                self.out.add(f"const {c_type(t)} {name} = {total}[{b2}];")
+                own.append(name)
+            if self.has_initial or self.starts_neutral:
+                for total, c in zip(totals, carry, strict=True):
+                    self.out.add(f"{total}[{b2}] = {c};")
+                self.cells.accumulate(carry, own)
+            else:
+                with self.out.block(f"if ({b2} == 0)"):
+                    for c, o in zip(carry, own, strict=True):
+                        self.out.add(f"{c} = {o};")
+                    self.out.middle("} else {")
+                    for total, c in zip(totals, carry, strict=True):
+                        self.out.add(f"{total}[{b2}] = {c};")
+                    self.cells.accumulate(carry, own)
+        self._store(carry, last=True, at=f"{n} - 1")
+        b3 = names.new("b")
+        self.out.add(parallel)
+        with self.out.block(f"for (long {b3} = 0; {b3} < {count}; {b3}++)"):
+            self.out.add(bounds.replace(f" {b}*", f" {b3}*"))
+            local = [names.new("carry") for _ in self.types]
+            for name, total, t in zip(local, totals, self.types, strict=True):
+                value = f"{total}[{b3}]"
+                self.out.add(f"{c_type(t)} {name} = {value};")
+            self._sequence(local, "start", "end", "0")

@@ -1,0 +1,603 @@
+"""The search space of a nest: a few parameters whose values determine a whole configuration.
+
+A *point* gives values to the parameters below; ``configuration_at`` turns it into the fifteen tuning
+parameters.  The reductions of mdh.md 7 (D1 = S1 = R1, D2 = S2 = R2, whole tiles are copied) are built
+in; everything else is a choice.
+
+    threads       dimensions whose blocks are shared among threads, e.g. "i,j"
+    vector        dimension whose neighbours share a vector, or "-"
+    lanes         elements of that dimension computed together (a multiple of the vector length)
+    rows_<d>      elements of a further cc dimension in the register tile
+    unroll_<d>    elements of a reduced dimension written out
+    block_<d>     elements of a block; 0 for a reduced dimension that is not blocked
+    order         number of the order of the tile loops
+    pack_<b>      "no", "block" or "panel": whether an input's tile is copied, and how much at once
+
+Layers of the model OpenMP+REG+SIMD: 0 blocks, 1 unused, 2 tiles inside a block, 3 points of a reduced
+dimension inside a block, 4 the register tile, 5 lanes.
+
+Parameters of the k-th program of a nest (k > 0) have the suffix ``@k``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from lowering.lower import Lowered, Nest, lower
+from lowering.machine import Machine
+from lowering.parameters import (
+    Configuration,
+    Layout,
+    Level,
+    input_buffers,
+    make,
+    reassociates,
+    why_not_legal,
+)
+from mdh_core.expr import Affine, Binary, Call, ScalarType, Select, walk
+from mdh_core.ir import Access, MdhProgram
+
+Point = dict[str, int | str]
+BLOCKS, TILES, POINTS, ROWS, LANES = 0, 2, 3, 4, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Names with their values, and Python expressions over the names that legal points satisfy."""
+
+    parameters: tuple[tuple[str, tuple[int | str, ...]], ...]
+    restrictions: tuple[str, ...] = ()
+
+
+# --------------------------------------------------------------------------- facts about a program
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the choices are made from; sizes are those tuned for."""
+
+    program: MdhProgram
+    sizes: dict[str, int]
+    cc: tuple[str, ...]
+    pw: tuple[str, ...]
+    ps: tuple[str, ...]
+
+    @property
+    def points(self) -> int:
+        return math.prod(self.sizes.values())
+
+    @property
+    def element(self) -> int:
+        """Bytes of the first component."""
+        return self.program.component_types[0].size
+
+
+def facts(program: MdhProgram, sizes: dict[str, int]) -> Facts:
+    def named(kind: str) -> tuple[str, ...]:
+        return tuple(d.name for d in program.hom.dims_of(kind))
+
+    return Facts(program, sizes, named("cc"), named("pw"), named("ps"))
+
+
+def _raw_stride(program: MdhProgram, buffer: str, index: tuple[Affine, ...], dim: str) -> int | None:
+    """Elements between neighbours in ``dim`` (None: more than one, known at run time only)."""
+    b, stride, total = program.buffer(buffer), 1, 0
+    if b.strides is not None:
+        return None if any(a.coefficient(dim) for a in index) else 0
+    for t in reversed(range(b.rank)):
+        c = index[t].coefficient(dim)
+        if c:
+            if stride < 0:
+                return None
+            total += c * stride
+        extent = b.extents[t]
+        stride = -1 if stride < 0 or extent is None or not extent.is_constant else stride * extent.const
+    return total
+
+
+def _strides(f: Facts, dim: str) -> list[tuple[Access, int | None]]:
+    return [(a, _raw_stride(f.program, a.buffer, a.index, dim)) for a in f.program.inp.accesses]
+
+
+def _store_strides(f: Facts, dim: str) -> list[int | None]:
+    return [_raw_stride(f.program, s.buffer, s.index, dim) for s in f.program.out.stores]
+
+
+def _has_vector_form(f: Facts) -> bool:
+    p = f.program
+    if p.hom.scalar.body or any(a.conditional for a in p.inp.accesses):
+        return False
+    if not all(isinstance(t, ScalarType) and t.kind != "bool" for t in p.component_types):
+        return False
+    for e in p.hom.scalar.results:
+        for n in walk(e):
+            if isinstance(n, Call) or not isinstance(n.type, ScalarType):
+                return False
+            if isinstance(n, Binary) and n.op in "/%" and n.type.is_integer:
+                return False
+    return True
+
+
+def vector_candidates(f: Facts) -> tuple[str, ...]:
+    """Dimensions whose neighbours can share a vector, best first; "-" last."""
+    natural_cc, natural_pw, packable = [], [], []
+    if not f.ps and _has_vector_form(f):
+        function = f.program.hom.function
+        for d in (*reversed(f.cc), *reversed(f.pw)):
+            if f.sizes[d] < 4:
+                continue
+            inputs = [s for _, s in _strides(f, d)]
+            if d in f.cc:
+                if all(s == 1 for s in _store_strides(f, d)):
+                    if all(s in (0, 1) for s in inputs):
+                        natural_cc.append(d)
+                    elif all(_packable(f, a.buffer) or s in (0, 1) for a, s in _strides(f, d)):
+                        packable.append(d)
+            elif function is not None and function.identity is not None and not _keeps_order(f):
+                if all(s in (0, 1) for s in inputs) and any(s == 1 for s in inputs):
+                    natural_pw.append(d)
+    return (*natural_cc, *natural_pw, *packable, "-")
+
+
+def _keeps_order(f: Facts) -> bool:
+    return f.program.fp == "exact" and reassociates(f.program)
+
+
+def _packable(f: Facts, buffer: str) -> bool:
+    accesses = [a for a in f.program.inp.accesses if a.buffer == buffer]
+    linear = [tuple(x.terms for x in a.index) for a in accesses]
+    return (
+        f.program.buffer(buffer).rank > 0
+        and all(x == linear[0] for x in linear)
+        and not any(a.conditional for a in accesses)
+        and not any(s.buffer == buffer for s in f.program.out.stores)
+    )
+
+
+def vector_length(f: Facts, machine: Machine) -> int:
+    return max(1, machine.vector_bytes // f.element)
+
+
+def row_dims(f: Facts) -> tuple[str, ...]:
+    """cc dimensions that an access or two ignore: rows of a register tile reuse what they share."""
+    if not f.pw and len(f.program.inp.accesses) < 2:
+        return ()
+    shared = []
+    for d in f.cc:
+        if f.sizes[d] < 2:
+            continue
+        ignores = any(not any(x.coefficient(d) for x in a.index) for a in f.program.inp.accesses)
+        overlaps = any(len(x.terms) > 1 and x.coefficient(d) for a in f.program.inp.accesses for x in a.index)
+        offsets = len({a.buffer for a in f.program.inp.accesses}) < len(f.program.inp.accesses)
+        if ignores or overlaps or offsets:
+            shared.append(d)
+    return tuple(shared[-3:])
+
+
+# --------------------------------------------------------------------------- the space
+
+
+def _powers(low: int, high: int) -> list[int]:
+    out, n = [], low
+    while n <= high:
+        out.append(n)
+        n *= 2
+    return out
+
+
+def _thread_choices(f: Facts) -> tuple[str, ...]:
+    """Which dimensions threads may share: one or two outer cc dimensions, or reduced ones."""
+    big = [d for d in f.cc if f.sizes[d] > 1] or list(f.cc[:1])
+    choices = [",".join(x) for n in (1, 2) for x in itertools.combinations(big[:4], n)]
+    if len(big) > 2:
+        choices.append(",".join(big))
+    if not _keeps_order(f):
+        reduced = sorted(f.pw, key=lambda d: -f.sizes[d])[:1]
+        cells = math.prod(f.sizes[d] for d in f.cc) if f.cc else 1
+        if reduced and cells * 8 <= f.points:
+            choices += reduced
+        choices += list(f.ps)
+    return tuple(dict.fromkeys(choices)) or ("",)
+
+
+def _space(f: Facts, machine: Machine) -> Space:
+    v = vector_length(f, machine)
+    vectors = vector_candidates(f)
+    parameters: list[tuple[str, tuple[int | str, ...]]] = [
+        ("threads", _thread_choices(f)),
+        ("vector", vectors),
+        ("lanes", (1, *(v * n for n in (1, 2, 3, 4, 8))) if vectors != ("-",) else (1,)),
+    ]
+    restrictions = ["(vector == '-') == (lanes == 1)"]
+    rows = row_dims(f)
+    for d in rows:
+        values = tuple(n for n in (1, 2, 3, 4, 6, 8, 12) if n <= max(f.sizes[d], 1))
+        parameters.append((f"rows_{d}", values))
+        restrictions.append(f"vector != '{d}' or rows_{d} == 1")
+    if rows:
+        product = "*".join(f"rows_{d}" for d in rows)
+        restrictions.append(f"{product}*lanes <= {(machine.registers - 4) * v} or vector == '-'")
+        restrictions.append(f"{product} <= 16")
+    for d in f.pw:
+        n = f.sizes[d]
+        unrolls = [1, 2, 4, 8] if n > 8 else sorted({1, n}) if n else [1]
+        parameters.append((f"unroll_{d}", tuple(unrolls)))
+        blocks = [0]
+        if n > 256:
+            blocks += [b for b in (128, 256, 512, 1024, 4096, 16384, 65536) if b < n]
+        parameters.append((f"block_{d}", tuple(blocks)))
+        restrictions.append(f"block_{d} == 0 or block_{d} % unroll_{d} == 0")
+        if d in {x for c in _thread_choices(f) for x in c.split(",")}:
+            restrictions.append(f"threads != '{d}' or block_{d} > 0 or {n} <= 256")
+    for d in f.cc:
+        values = [b for b in (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 4096) if b <= f.sizes[d]]
+        values = [b for b in values if b * 256 >= f.sizes[d] or b == values[-1]] or [1]
+        parameters.append((f"block_{d}", tuple(dict.fromkeys((*values, _balanced(f.sizes[d], machine))))))
+    inner = [d for d in f.cc if f.sizes[d] > 1]
+    orders = min(math.factorial(len(inner)), 6) or 1
+    parameters.append(("order", tuple(range(orders))))
+    for b in input_buffers(f.program):
+        if f.pw and _packable(f, b) and not f.ps:
+            parameters.append((f"pack_{b}", ("no", "block", "panel")))
+    return Space(tuple(parameters), tuple(restrictions))
+
+
+def _balanced(n: int, machine: Machine) -> int:
+    """A block that gives every core the same number of elements."""
+    return max(1, -(-n // machine.cores))
+
+
+def tuning_space(
+    programs: tuple[MdhProgram, ...], machine: Machine, sizes: tuple[dict[str, int], ...]
+) -> Space:
+    """The space of a nest for given sizes (one dict per program, dimension -> extent)."""
+    parameters: list[tuple[str, tuple[int | str, ...]]] = []
+    restrictions: list[str] = []
+    for k, (program, n) in enumerate(zip(programs, sizes, strict=True)):
+        one = _space(facts(program, n), machine)
+        suffix = "" if k == 0 else f"_at{k}"
+        names = sorted((name for name, _ in one.parameters), key=len, reverse=True)
+        parameters += [(name + suffix, values) for name, values in one.parameters]
+        restrictions += [_suffixed(r, names, suffix) for r in one.restrictions]
+    return Space(tuple(parameters), tuple(restrictions))
+
+
+def _suffixed(restriction: str, names: list[str], suffix: str) -> str:
+    import re
+
+    if not suffix:
+        return restriction
+    pattern = r"(?<!['\w])(" + "|".join(map(re.escape, names)) + r")\b(?!')"
+    return re.sub(pattern, lambda m: m.group(1) + suffix, restriction)
+
+
+def _own(point: Point, k: int) -> Point:
+    """The parameters of the k-th program, without suffix."""
+    suffix = f"_at{k}"
+    if k:
+        return {n[: -len(suffix)]: v for n, v in point.items() if n.endswith(suffix)}
+    return {n: v for n, v in point.items() if not _has_suffix(n)}
+
+
+def _has_suffix(name: str) -> bool:
+    head, _, tail = name.rpartition("_at")
+    return bool(head) and tail.isdigit()
+
+
+# --------------------------------------------------------------------------- point -> configuration
+
+
+def configuration_at(
+    programs: tuple[MdhProgram, ...],
+    machine: Machine,
+    sizes: tuple[dict[str, int], ...],
+    point: Point,
+) -> tuple[Configuration, ...]:
+    """One configuration per program.  Parameters that a point lacks have their plainest value."""
+    return tuple(
+        _configuration(facts(p, n), machine, _own(point, k))
+        for k, (p, n) in enumerate(zip(programs, sizes, strict=True))
+    )
+
+
+def _round_up(n: int, unit: int) -> int:
+    return -(-n // unit) * unit
+
+
+def _configuration(f: Facts, machine: Machine, point: Point) -> Configuration:
+    model = machine.model
+    names = [d.name for d in f.program.hom.dims]
+    threads = set(str(point.get("threads", "")).split(","))
+    vector, lanes = str(point.get("vector", "-")), int(point.get("lanes", 1))
+    parts = [[1] * len(names) for _ in range(model.depth)]
+    blocked: set[str] = set()
+    for k, d in enumerate(names):
+        if d == vector:
+            parts[LANES][k] = lanes
+        if d in f.cc:
+            parts[ROWS][k] = int(point.get(f"rows_{d}", 1)) if d != vector else 1
+            tile = parts[ROWS][k] * parts[LANES][k]
+            parts[TILES][k] = _round_up(int(point.get(f"block_{d}", 1)), tile) // tile
+        else:
+            parts[ROWS][k] = int(point.get(f"unroll_{d}", 1)) if d in f.pw else 1
+            tile = parts[ROWS][k] * parts[LANES][k]
+            block = int(point.get(f"block_{d}", 0))
+            if block > tile:
+                parts[POINTS][k] = -(-block // tile)
+                blocked.add(d)
+            elif d in f.ps:
+                parts[POINTS][k] = 4096
+    order = _order(f, names, threads, blocked, vector, int(point.get("order", 0)))
+    assign = []
+    for layer in range(model.depth):
+        row = []
+        for k, d in enumerate(names):
+            place = {0: model.layer("COR"), 1: 0, 2: 1, 3: 2, 4: 3, 5: 5}
+            if d not in threads:
+                place |= {0: 0, 1: model.layer("COR")}
+            row.append((place[layer], k))
+        assign.append(tuple(row))
+    column = {d: k for k, d in enumerate(names)}
+    start = next((lv for lv in order if _begins_accumulation(f, names, lv, threads, blocked)), None)
+    memory = _memory(f, names, order, parts, point, vector, machine)
+    return make(
+        f.program,
+        model,
+        tuple(tuple(row) for row in parts),
+        order,
+        tuple(assign),
+        memory,
+        start if column else None,
+    )
+
+
+def _begins_accumulation(
+    f: Facts, names: list[str], level: Level, threads: set[str], blocked: set[str]
+) -> bool:
+    """Results live in registers inside the tile loops: from the first innermost reduced loop on."""
+    layer, k = level
+    d = names[k]
+    if layer == BLOCKS:
+        return d in f.pw and d not in threads and d not in blocked
+    return layer in (POINTS, ROWS, LANES)
+
+
+def _order(
+    f: Facts, names: list[str], threads: set[str], blocked: set[str], vector: str, number: int
+) -> tuple[Level, ...]:
+    """Blocks on threads, other blocks, tiles, reduced points, the register tile, lanes."""
+    column = {d: k for k, d in enumerate(names)}
+    cc = [d for d in names if d in f.cc]
+    reduced = [d for d in names if d not in f.cc]
+    unblocked = [d for d in reduced if d not in blocked and d not in threads and d in f.pw]
+    first = [d for d in (*cc, *reduced) if d in threads]
+    rest = [d for d in (*cc, *reduced) if d not in threads and d not in unblocked]
+    inner = [d for d in cc if f.sizes[d] > 1]
+    orders = list(itertools.islice(itertools.permutations(inner), 6)) or [()]
+    tiles = [*(d for d in cc if d not in inner), *orders[number % len(orders)], *reduced]
+    order: list[Level] = [(BLOCKS, column[d]) for d in (*first, *rest)]
+    order += [(1, column[d]) for d in names]
+    order += [(TILES, column[d]) for d in tiles]
+    order += [(BLOCKS, column[d]) for d in unblocked]
+    order += [(POINTS, column[d]) for d in (*reduced, *cc)]
+    order += [(ROWS, column[d]) for d in (*reduced, *cc)]
+    lanes = [d for d in names if d != vector] + [d for d in names if d == vector]
+    order += [(LANES, column[d]) for d in lanes]
+    return tuple(order)
+
+
+def _memory(
+    f: Facts,
+    names: list[str],
+    order: tuple[Level, ...],
+    parts: list[list[int]],
+    point: Point,
+    vector: str,
+    machine: Machine,
+) -> dict[str, tuple[int, Level, Layout]]:
+    """Which inputs are packed, from which level on, in which layout."""
+    out: dict[str, tuple[int, Level, Layout]] = {}
+    for b in input_buffers(f.program):
+        choice = point.get(f"pack_{b}", "no")
+        if choice == "no":
+            continue
+        accesses = [a for a in f.program.inp.accesses if a.buffer == b]
+        used = {n for a in accesses for x in a.index for n in x.names}
+        tiles = [k for k, (layer, _) in enumerate(order) if layer == TILES]
+        at = tiles[0]
+        if choice == "panel":
+            own = [
+                k
+                for k in tiles
+                if names[order[k][1]] in used and parts[TILES][order[k][1]] > 1
+            ]
+            at = own[-1] + 1 if own else at
+        region = machine.model.layer("L2" if choice == "block" else "L1")
+        out[b] = (region, order[at], _layout(f, accesses[0], vector))
+    return out
+
+
+def _layout(f: Facts, access: Access, vector: str) -> Layout:
+    """Coordinates with the vector dimension last, before it those of cc dimensions, then the rest."""
+
+    def rank(t: int) -> tuple[int, int]:
+        names = access.index[t].names
+        if vector in names:
+            return (2, t)
+        return (1 if any(n in f.cc for n in names) else 0, t)
+
+    return tuple(sorted(range(len(access.index)), key=rank))
+
+
+# --------------------------------------------------------------------------- default and cost
+
+
+def default_point(
+    programs: tuple[MdhProgram, ...], machine: Machine, sizes: tuple[dict[str, int], ...]
+) -> Point:
+    """The cost model's first choice: the cheapest of a few hand-picked kinds of points."""
+    out: Point = {}
+    for k, (p, n) in enumerate(zip(programs, sizes, strict=True)):
+        suffix = "" if k == 0 else f"_at{k}"
+        f = facts(p, n)
+        best = min(_seeds(f, machine), key=lambda x: _cost(f, machine, x))
+        out |= {name + suffix: value for name, value in best.items()}
+    return out
+
+
+def _seeds(f: Facts, machine: Machine) -> list[Point]:
+    """Points worth comparing: every thread choice and vector dimension with a usual register tile."""
+    v = vector_length(f, machine)
+    out = []
+    for threads in _thread_choices(f):
+        for vector in vector_candidates(f):
+            for width in (1, 2, 4, 8):
+                if vector == "-" and width > 1:
+                    continue
+                for rows in (1, 4, 6):
+                    out.append(_seed(f, machine, threads, vector, v * width, rows))
+    legal = []
+    for p in out:
+        c = _configuration(f, machine, p)
+        if why_not_legal(c, f.program, machine.model) is None:
+            legal.append(p)
+    return legal or [{}]
+
+
+def _seed(f: Facts, machine: Machine, threads: str, vector: str, lanes: int, rows: int) -> Point:
+    point: Point = {"threads": threads, "vector": vector, "lanes": 1 if vector == "-" else lanes, "order": 0}
+    spare = rows
+    for d in reversed(row_dims(f)):
+        n = 1
+        if d != vector and spare > 1 and f.sizes[d] >= spare:
+            n, spare = spare, 1
+        point[f"rows_{d}"] = n
+    shared = threads.split(",")
+    for d in f.cc:
+        n = f.sizes[d]
+        tile = int(point["lanes"]) if d == vector else int(point.get(f"rows_{d}", 1))
+        if d in shared:
+            per_core = -(-n // machine.cores) if len(shared) == 1 or d == shared[0] else n
+            target = min(per_core, 512 if f.pw else max(64, per_core))
+            pieces = max(1, round(per_core / max(target, 1)))
+            point[f"block_{d}"] = max(tile, _round_up(-(-per_core // pieces), tile) if per_core >= tile else tile)
+        else:
+            point[f"block_{d}"] = max(tile, min(_round_up(n, tile), 512))
+    for d in f.pw:
+        n = f.sizes[d]
+        point[f"unroll_{d}"] = n if 1 < n <= 8 and d == f.pw[-1] else 1
+        point[f"block_{d}"] = 0
+        if d in shared:
+            point[f"block_{d}"] = max(1, min(65536, -(-n // (4 * machine.cores))))
+        elif f.cc and n > 512 and len(f.pw) == 1 and len(f.cc) > 1:
+            point[f"block_{d}"] = 256
+    for b in input_buffers(f.program):
+        if not (f.pw and _packable(f, b)):
+            continue
+        accesses = [a for a in f.program.inp.accesses if a.buffer == b]
+        strided = vector != "-" and any(
+            _raw_stride(f.program, b, a.index, vector) not in (0, 1) for a in accesses
+        )
+        point[f"pack_{b}"] = "panel" if strided else "no"
+    return point
+
+
+def estimate(
+    programs: tuple[MdhProgram, ...],
+    machine: Machine,
+    sizes: tuple[dict[str, int], ...],
+    point: Point,
+) -> float:
+    """Seconds, roughly: good for ordering points, not for reporting."""
+    return sum(
+        _cost(facts(p, n), machine, _own(point, k))
+        for k, (p, n) in enumerate(zip(programs, sizes, strict=True))
+    )
+
+
+def _operations(f: Facts) -> int:
+    count = sum(
+        isinstance(n, Binary | Select | Call) for e in f.program.hom.scalar.results for n in walk(e)
+    )
+    return max(1, count + (len(f.program.component_types) if f.pw or f.ps else 0))
+
+
+def _footprint(f: Facts) -> int:
+    """Bytes of all buffers that are touched, each once."""
+    total = 0
+    cells: dict[str, int] = {}
+    indices = [(a.buffer, a.index) for a in f.program.inp.accesses]
+    indices += [(s.buffer, s.index) for s in f.program.out.stores]
+    for buffer, index in indices:
+        n = 1
+        for a in index:
+            n *= 1 + sum(abs(c) * (f.sizes.get(d, 1) - 1) for d, c in a.terms)
+        cells[buffer] = max(cells.get(buffer, 0), n)
+    for buffer, n in cells.items():
+        total += n * f.program.buffer(buffer).type.size
+    return total
+
+
+def _cost(f: Facts, machine: Machine, point: Point) -> float:
+    c = _configuration(f, machine, point)
+    low = lower(f.program, c, machine)
+    points = float(f.points)
+    v = vector_length(f, machine)
+    vector, lanes = str(point.get("vector", "-")), int(point.get("lanes", 1))
+    rows = math.prod(int(point.get(f"rows_{d}", 1)) for d in f.cc)
+    vectors = max(1, lanes // v)
+    live = rows * vectors
+    speed = float(v) if vector != "-" else 1.0
+    if vector in f.cc and vector != "-":
+        short = f.sizes[vector] / _round_up(max(f.sizes[vector], 1), lanes)
+        speed *= 0.15 + 0.85 * short if f.sizes[vector] < lanes * 8 else 1.0
+    if f.pw:
+        latency = min(1.0, live / 8)  # two units of latency four
+        # vector operands to load per operation, shared over the register tile
+        varying = [a for a, s in _strides(f, vector)] if vector != "-" else []
+        loads = 0.0
+        for a in varying:
+            uses_rows = any(x.coefficient(d) for x in a.index for d in f.cc if int(point.get(f"rows_{d}", 1)) > 1)
+            uses_lane = any(x.coefficient(vector) for x in a.index)
+            loads += (rows if uses_rows else 1) * (vectors if uses_lane else 1) / live
+        speed *= latency / max(1.0, loads * 0.9)
+        if live > machine.registers - 4:
+            speed *= 0.25
+        if not _accumulates_in_registers(low):
+            speed *= 0.3
+    balance = _balance(f, machine, point)
+    compute = points * _operations(f) / (2.0 * 3.0e9 * speed * balance)
+    memory = _footprint(f) / machine.bandwidth
+    if balance < 1.1:
+        memory *= 1.4
+    strided = 0.0
+    inner = vector if vector != "-" else (f.pw or f.cc or f.ps)[-1]
+    for a, s in _strides(f, inner):
+        if s not in (0, 1) and point.get(f"pack_{a.buffer}", "no") == "no":
+            strided += points / max(1, rows) * 1e-9
+    region = 5e-6 * (_regions(f, point) if f.points > 1 << 15 else 0)
+    return max(compute, memory) + 0.1 * min(compute, memory) + strided / balance + region
+
+
+def _accumulates_in_registers(low: Lowered) -> bool:
+    nest = low.stages[-1]
+    return not isinstance(nest, Nest) or nest.accumulate < len(nest.loops)
+
+
+def _balance(f: Facts, machine: Machine, point: Point) -> float:
+    """Cores that work on average."""
+    count = 1
+    for d in str(point.get("threads", "")).split(","):
+        if d in f.sizes:
+            block = int(point.get(f"block_{d}", 0)) or 1
+            if d in f.ps:
+                block = 4096
+            count *= max(1, -(-f.sizes[d] // block))
+    rounds = -(-count // machine.cores)
+    return min(machine.cores, count / rounds)
+
+
+def _regions(f: Facts, point: Point) -> int:
+    return 1 if str(point.get("threads", "")) else 0

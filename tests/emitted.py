@@ -1,0 +1,259 @@
+"""Compile emitted kernels and run them in a process of their own, to compare with the interpreter.
+
+``run_emitted(cases)`` writes one C file with every case's kernel and data, compiles it once, runs it and
+returns per case what the kernel returned and the buffers afterwards.  Arrays end at a guard page-like
+margin of canaries, so that a write outside is seen.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from emit.c_text import Printer, c_type, constant
+from emit.render import KernelRequest, emit_openmp
+from lowering.machine import GENERIC, Machine
+from lowering.parameters import Configuration
+from mdh_core.evaluate import Value
+from mdh_core.expr import INT64, Affine, Expr, Function, RecordType, Type, Var, stmt_exprs, walk
+from mdh_core.interpreter import BufferValue
+from mdh_core.ir import MdhProgram, Param
+
+FLAGS = ("-O1", "-fopenmp", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
+CANARY = 64
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, one configuration, values of its parameters, and its buffers before the run."""
+
+    program: MdhProgram
+    configuration: Configuration
+    params: Mapping[str, Value]
+    buffers: Mapping[str, BufferValue]
+    machine: Machine = GENERIC
+
+
+def with_extents(
+    program: MdhProgram, buffers: Mapping[str, BufferValue], symbolic: bool = False
+) -> tuple[MdhProgram, dict[str, Value]]:
+    """The program with the extents of its buffers declared: as numbers or as extra parameters."""
+    new, params, extra = [], [], {}
+    for b in program.buffers:
+        extents: list[Affine | None] = []
+        for t, n in enumerate(buffers[b.name].extents):
+            if symbolic and t:
+                name = f"{b.name}_n{t}"
+                params.append(Param(name, INT64, name, "long"))
+                extra[name] = n
+                extents.append(Affine.of(name))
+            else:
+                extents.append(Affine.number(n) if t else None)
+        new.append(replace(b, extents=tuple(extents), c_type="", restrict=True))
+    return replace(program, buffers=tuple(new), params=(*program.params, *params)), extra
+
+
+def _literal(value: Value, t: Type) -> str:
+    if isinstance(t, RecordType):
+        assert isinstance(value, tuple)
+        fields = zip(value, t.fields, strict=True)
+        return "{" + ", ".join(_literal(v, u) for v, (_, u) in fields) + "}"
+    assert not isinstance(value, tuple)
+    return constant(value, t)
+
+
+def _records(program: MdhProgram) -> list[RecordType]:
+    found: dict[str, RecordType] = {}
+
+    def note(t: Type) -> None:
+        if isinstance(t, RecordType):
+            found[t.name] = t
+
+    for b in program.buffers:
+        note(b.type)
+    for t in program.component_types:
+        note(t)
+    for f in program.functions:
+        note(f.type)
+        for _, t in f.params:
+            note(t)
+    return list(found.values())
+
+
+def function_text(f: Function, functions: tuple[Function, ...]) -> str:
+    """A user function in C, written from its body."""
+
+    def leaf(e: Expr) -> str:
+        assert isinstance(e, Var)
+        return e.name
+
+    printer = Printer(leaf, functions=functions)
+    params = ", ".join(f"{c_type(t)} {n}" for n, t in f.params)
+    body = "\n".join("  " + line for line in printer.statements(f.body))
+    if f.out_param:
+        (a, t), (b, _) = f.params
+        inner = f"static {c_type(t)} {f.name}_value({params}) {{\n{body}\n}}\n"
+        head = f"static void {f.name}({c_type(t)} *res, const {c_type(t)} *{a}, const {c_type(t)} *{b})"
+        return inner + f"{head} {{ *res = {f.name}_value(*{a}, *{b}); }}\n"
+    return f"static {c_type(f.type)} {f.name}({params}) {{\n{body}\n}}\n"
+
+
+def _printed(name: str, t: Type) -> list[str]:
+    """printf statements for one element as a JSON value."""
+    if isinstance(t, RecordType):
+        lines = ['printf("[");']
+        for k, (field, u) in enumerate(t.fields):
+            lines += _printed(f"{name}.{field}", u)
+            if k + 1 < len(t.fields):
+                lines.append('printf(",");')
+        return [*lines, 'printf("]");']
+    if t.is_float:
+        return [f'printf("\\"%a\\"", (double){name});']
+    sign = "%llu" if t.kind in ("uint", "bool") else "%lld"
+    long = "unsigned long long" if t.kind in ("uint", "bool") else "long long"
+    return [f'printf("{sign}", ({long}){name});']
+
+
+def program_text(cases: list[Case]) -> str:
+    out = ["#include <stdio.h>", "#include <string.h>", "#include <stdint.h>"]
+    main = ["int main(void) {"]
+    for k, case in enumerate(cases):
+        p = case.program
+        for r in _records(p):
+            fields = " ".join(f"{c_type(t)} {n};" for n, t in r.fields)
+            out += [f"#define {r.name} {r.name}_{k}", f"typedef struct {{ {fields} }} {r.name};"]
+        out += [function_text(f, p.functions).replace(f"{f.name}(", f"{f.name}(") for f in p.functions]
+        request = KernelRequest(f"kernel_{k}", p.name, (p,), (case.configuration,), case.machine)
+        kernel = emit_openmp(request)
+        out.append(kernel.text)
+        run = [f"static void case_{k}(void) {{"]
+        for q in p.params:
+            assert not isinstance(q.type, RecordType)
+            run.append(f"  {c_type(q.type)} {q.name} = {_literal(case.params[q.name], q.type)};")
+        for b in p.buffers:
+            value = case.buffers[b.name]
+            n = len(value.data)
+            data = ", ".join(_literal(v, b.type) for v in value.data)
+            run.append(f"  static {c_type(b.type)} {b.name}_all[{n} + 2*{CANARY}];")
+            run.append(f"  memset({b.name}_all, 0xAB, sizeof {b.name}_all);")
+            run.append(f"  {c_type(b.type)} *{b.name} = {b.name}_all + {CANARY};")
+            if n:
+                run.append(f"  static const {c_type(b.type)} {b.name}_data[] = {{{data}}};")
+                run.append(f"  memcpy({b.name}, {b.name}_data, sizeof {b.name}_data);")
+        run.append(f'  printf("{{\\"returned\\": %d, ", {_plain_call(kernel.call)});')
+        for b in p.buffers:
+            n = len(case.buffers[b.name].data)
+            run.append(f'  printf("\\"{b.name}\\": [");')
+            run.append(f"  for (long x = 0; x < {n}; x++) {{")
+            run.append('    if (x) printf(",");')
+            run += ["    " + line for line in _printed(f"{b.name}[x]", b.type)]
+            run.append('  }\n  printf("], ");')
+            run.append(
+                f"  for (long x = 0; x < {CANARY} * (long)sizeof({c_type(b.type)}); x++)"
+                f" if (((unsigned char *){b.name}_all)[x] != 0xAB ||"
+                f" ((unsigned char *)({b.name} + {n}))[x] != 0xAB)"
+                f' {{ printf("\\"outside\\": \\"{b.name}\\", "); break; }}'
+            )
+        run += ['  printf("\\"end\\": 0}\\n");', "}"]
+        out += run
+        for r in _records(p):
+            out.append(f"#undef {r.name}")
+        out += [f"#define {f.name} {f.name}_{k}" for f in ()]
+        main.append(f"  case_{k}();")
+    return "\n".join([*out, *main, "  return 0;", "}", ""])
+
+
+def _plain_call(call: str) -> str:
+    return call
+
+
+def _value(x: object, t: Type) -> Value:
+    if isinstance(t, RecordType):
+        assert isinstance(x, list)
+        return tuple(_value(v, u) for v, (_, u) in zip(x, t.fields, strict=True))
+    if isinstance(x, str):
+        return math.nan if "nan" in x else float.fromhex(x)
+    assert isinstance(x, int)
+    return x
+
+
+def unique_functions(cases: list[Case]) -> list[Case]:
+    """User functions of different cases have different names in one C file."""
+    out = []
+    for k, case in enumerate(cases):
+        if not case.program.functions:
+            out.append(case)
+            continue
+        out.append(replace(case, program=_renamed(case.program, k)))
+    return out
+
+
+def _renamed(p: MdhProgram, k: int) -> MdhProgram:
+    from mdh_core.combine import CombineOp
+    from mdh_core.expr import Call, map_stmts, rewrite
+
+    own = {f.name: f"{f.name}_{k}" for f in p.functions}
+
+    def expr(e: Expr) -> Expr:
+        return rewrite(
+            e, lambda n: replace(n, function=own[n.function]) if isinstance(n, Call) and n.function in own else None
+        )
+
+    def op(o: CombineOp) -> CombineOp:
+        if o.function is None:
+            return o
+        return CombineOp(o.kind, replace(o.function, values=tuple(map(expr, o.function.values))))
+
+    functions = tuple(replace(f, name=own[f.name], body=map_stmts(f.body, expr)) for f in p.functions)
+    scalar = replace(
+        p.hom.scalar,
+        results=tuple(map(expr, p.hom.scalar.results)),
+        body=map_stmts(p.hom.scalar.body, expr),
+    )
+    return replace(
+        p,
+        functions=functions,
+        hom=replace(p.hom, scalar=scalar, combine=tuple(map(op, p.hom.combine))),
+    )
+
+
+def run_emitted(
+    cases: list[Case],
+    directory: Path,
+    compiler: str = "gcc",
+    flags: tuple[str, ...] = FLAGS,
+    threads: int = 3,
+    timeout: float = 120,
+) -> list[tuple[int, dict[str, list[Value]]]]:
+    """Per case: the kernel's return value and the buffers' data afterwards."""
+    cases = unique_functions(cases)
+    source, program = directory / "cases.c", directory / "cases"
+    source.write_text(program_text(cases))
+    built = subprocess.run(
+        [compiler, *flags, str(source), "-o", str(program), "-lm"], capture_output=True, text=True, timeout=600
+    )
+    assert built.returncode == 0, built.stderr[:4000]
+    ran = subprocess.run(
+        [str(program)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"},
+    )
+    assert ran.returncode == 0, (ran.returncode, ran.stderr[-2000:], ran.stdout[-500:])
+    out = []
+    for case, line in zip(cases, ran.stdout.splitlines(), strict=True):
+        answer = json.loads(line)
+        assert "outside" not in answer, f"{case.program.name}: write outside {answer['outside']}"
+        data = {
+            b.name: [_value(x, b.type) for x in answer[b.name]] for b in case.program.buffers
+        }
+        out.append((answer["returned"], data))
+    return out
+
+
+__all__ = ["Case", "program_text", "run_emitted", "stmt_exprs", "walk", "with_extents"]
