@@ -577,8 +577,22 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
     for a, s in _strides(f, inner):
         if s not in (0, 1) and point.get(f"pack_{a.buffer}", "no") == "no":
             strided += points / max(1, rows) * 1e-9
+        elif point.get(f"pack_{a.buffer}", "no") != "no":
+            strided += _pack_elements(f, a, point) * (1e-9 if s not in (0, 1) else 3e-10)
     region = 5e-6 * (_regions(f, point) if f.points > 1 << 15 else 0)
     return max(compute, memory) + 0.1 * min(compute, memory) + strided / balance + region
+
+
+def _pack_elements(f: Facts, access: Access, point: Point) -> float:
+    """Elements copied in all: an input is packed again for every block of dimensions it ignores."""
+    used = {n for x in access.index for n in x.names}
+    elements = 1.0
+    for d, n in f.sizes.items():
+        if d in used:
+            elements *= n
+        elif d in f.cc:
+            elements *= max(1, -(-n // max(1, int(point.get(f"block_{d}", 1)))))
+    return elements
 
 
 def _accumulates_in_registers(low: Lowered) -> bool:

@@ -66,7 +66,12 @@ class CombineOp:
         return (0,) if self.kind == "pw" else indices
 
     def __str__(self) -> str:
-        return self.kind if self.function is None else f"{self.kind}({self.function.name})"
+        """As a directive spells it: ``pw(+, max)``; ``fmin`` and ``fmax`` are ``min`` and ``max`` there."""
+        if self.function is None:
+            return self.kind
+        names = self.function.name.removeprefix("(").removesuffix(")").split(", ")
+        spelled = {"fmin": "min", "fmax": "max"}
+        return f"{self.kind}({', '.join(spelled.get(n, n) for n in names)})"
 
 
 CC = CombineOp("cc")

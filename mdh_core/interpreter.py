@@ -179,13 +179,13 @@ def run(
     ``params`` has a value for every parameter of the program and ``buffers`` one for every buffer.
     With ``split``, parts are formed at random before they are combined; the result is the same.
     """
-    machine = _Machine(program, params, buffers, max_iterations)
+    machine = ProgramRun(program, params, buffers, max_iterations)
     result = machine.md_hom(split) if all(machine.index_sets) else None
     for (name, position), value in machine.out_view(result).items():
         buffers[name].data[position] = value
 
 
-class _Machine:
+class ProgramRun:
     """A program together with the values it reads: a copy, as all reads come before all writes."""
 
     def __init__(

@@ -160,6 +160,7 @@ class MdhProgram:
     out: OutputView
     functions: tuple[Function, ...] = ()
     fp: str = "fast"  # exact | deterministic | fast
+    assumptions: tuple[Affine, ...] = ()  # over the parameters; each must be >= 0 at run time
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
     def buffer(self, name: str) -> Buffer:

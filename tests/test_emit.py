@@ -1,0 +1,172 @@
+"""Emitted and compiled code equals the interpreter, for default and random legal configurations."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from emit.c_text import affine_text, constant
+from emit.render import KernelRequest, emit_openmp
+from lowering.machine import GENERIC, OPENMP, OPENMP_L3_SIMD, OPENMP_REG_SIMD
+from lowering.parameters import random_configuration
+from lowering.space import configuration_at, default_point, tuning_space
+from mdh_core.expr import FLOAT, INT32, INT64, UINT64, Affine
+from mdh_core.interpreter import integers, run
+from mdh_core.ir import MdhProgram
+from tests.catalogue import CATALOGUE, EVERYTHING, small_params
+from tests.emitted import FLAGS, Case, run_emitted, with_extents
+from tests.strategies import buffers_for, copy_of, programs, sizes_for
+
+COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
+WIDE = (*FLAGS, "-O2", "-march=native")
+
+
+def _case(p: MdhProgram, rng: random.Random, kind: str, params: dict) -> tuple[Case, dict]:  # type: ignore[type-arg]
+    """A case and the buffers it must end with."""
+    buffers = buffers_for(p, params, rng)
+    expected = copy_of(buffers)
+    run(p, params, expected)
+    sized, extra = with_extents(p, buffers, symbolic=rng.random() < 0.5)
+    if rng.random() < 0.3:  # sizes as constants: the generator folds them
+        known = {n: v for n, v in params.items() if isinstance(v, int)}
+        sized = _with_constant_sizes(sized, known)
+    values = {**params, **extra}
+    sizes = (sized.sizes(integers(values)),)
+    machine = GENERIC
+    if kind == "default":
+        point = default_point((sized,), machine, sizes)
+        (c,) = configuration_at((sized,), machine, sizes, point)
+    elif kind == "space":
+        large = ({d: max(n, 70) for d, n in sizes[0].items()},)
+        space = tuning_space((sized,), machine, large)
+        while True:
+            point = {n: rng.choice(v) for n, v in space.parameters}
+            if all(eval(r, {}, point) for r in space.restrictions):
+                break
+        (c,) = configuration_at((sized,), machine, large, point)
+    else:
+        machine = replace(GENERIC, model=rng.choice((OPENMP, OPENMP_L3_SIMD, OPENMP_REG_SIMD)))
+        c = random_configuration(rng, sized, machine.model)
+    return Case(sized, c, values, buffers, machine), expected
+
+
+def _with_constant_sizes(p: MdhProgram, values: dict[str, int]) -> MdhProgram:
+    known = {n: Affine.number(v) for n, v in values.items()}
+    dims = tuple(
+        replace(d, size=replace(d.size, span=d.size.span.substitute(known))) for d in p.hom.dims
+    )
+    return replace(p, hom=replace(p.hom, dims=dims))
+
+
+def _check(cases: list[tuple[Case, dict]], directory: Path, **how: object) -> None:  # type: ignore[type-arg]
+    answers = run_emitted([case for case, _ in cases], directory, **how)  # type: ignore[arg-type]
+    for (case, expected), (returned, found) in zip(cases, answers, strict=True):
+        assert returned == 1, case.program.name
+        for store in case.program.out.stores:
+            want = expected[store.buffer].data
+            assert repr(found[store.buffer]) == repr(want), (case.program.name, case.params)
+
+
+def _params(p: MdhProgram, rng: random.Random) -> dict:  # type: ignore[type-arg]
+    params = small_params(p)
+    for q in p.params:
+        if isinstance(params[q.name], int) and rng.random() < 0.4:
+            params[q.name] = rng.choice((0, 1, 2, 7) if len(p.hom.dims) < 5 else (1, 2, 3))
+    return params
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("kind", ["default", "space", "random"])
+def test_catalogue(compiler: str, kind: str, tmp_path: Path) -> None:
+    rng = random.Random(f"{compiler} {kind}")
+    repeat = {"default": 1, "space": 1, "random": 1}[kind]
+    cases = [
+        _case(p, rng, kind, _params(p, rng)) for p in EVERYTHING.values() for _ in range(repeat)
+    ]
+    _check(cases, tmp_path, compiler=compiler)
+
+
+def test_sizes_around_vectors_and_blocks(tmp_path: Path) -> None:
+    """Sizes at which tiles are whole, one short, and one over; vectors of this machine."""
+    rng = random.Random(1)
+    cases = []
+    for name in ("dot", "matvec", "matmul", "matmul_t", "conv2d", "jacobi2d", "scan", "mbbs", "double_reduce"):
+        p = next(q for n, q in EVERYTHING.items() if n.lower() == name.lower())
+        for n in (15, 16, 17, 31, 33, 64, 67):
+            params = small_params(p)
+            for k, q in enumerate(p.params):
+                if isinstance(params[q.name], int):
+                    params[q.name] = (n, 3, 17)[k % 3] if name != "matmul" else (7, n, 5)[k % 3]
+            for kind in ("default", "space"):
+                cases.append(_case(p, rng, kind, params))
+    _check(cases, tmp_path, flags=WIDE)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(programs(max_dims=3), min_size=12, max_size=12), st.data())
+def test_random_programs(
+    tmp_path_factory: pytest.TempPathFactory, many: list[MdhProgram], data: st.DataObject
+) -> None:
+    rng = random.Random(data.draw(st.integers(0, 2**32)))
+    cases = []
+    for p in many:
+        params = data.draw(sizes_for(p, max_points=120))
+        cases.append(_case(p, rng, rng.choice(("default", "space", "random")), params))
+    _check(cases, tmp_path_factory.mktemp("random"))
+
+
+def test_sanitizers_find_nothing(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    cases = [_case(p, rng, "space", _params(p, rng)) for p in EVERYTHING.values()]
+    flags = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fopenmp")
+    _check(cases, tmp_path, flags=flags)
+
+
+def _text(name: str, **how: object) -> str:
+    p = CATALOGUE[name]
+    buffers = buffers_for(p, small_params(p), random.Random(0))
+    sized, _ = with_extents(p, buffers, symbolic=True)
+    sized = replace(sized, buffers=tuple(replace(b, restrict=False) for b in sized.buffers))
+    sizes = ({d.name: 512 for d in p.hom.dims},)
+    point = default_point((sized,), GENERIC, sizes)
+    c = configuration_at((sized,), GENERIC, sizes, point)
+    return emit_openmp(KernelRequest("k", name, (sized,), c, GENERIC, **how)).text  # type: ignore[arg-type]
+
+
+def test_dot_runs_on_all_cores_although_only_a_reduction_is_parallel() -> None:
+    text = _text("dot")
+    assert "#pragma omp parallel for" in text
+    assert "part0" in text or "part" in text
+
+
+def test_guards() -> None:
+    text = _text("matmul", assume=("I > 3",))
+    assert "if (!(I > 3)) return 0;" in text
+    assert "overlap" in text
+    assert "overlap" not in _text("matmul", noalias=(("A", "B", "C"),))
+
+
+def test_no_fast_math_and_no_headers() -> None:
+    for name in CATALOGUE:
+        text = _text(name)
+        assert "#include" not in text and "fast-math" not in text and "Ofast" not in text
+
+
+def test_constants_have_their_type_and_value() -> None:
+    assert constant(0.1, FLOAT) == "0.1f"
+    assert constant(float("-inf"), FLOAT) == "-__builtin_inff()"
+    assert constant(-(1 << 31), INT32) == "(-2147483647 - 1)"
+    assert constant((1 << 64) - 1, UINT64) == "18446744073709551615UL"
+    assert constant(5, INT64) == "5L"
+
+
+def test_affine_text() -> None:
+    a = Affine.of("i") * 2 - Affine.of("N") + 3
+    assert affine_text(a, {"i": "i_1 + 4"}) == "-N + 2*(i_1 + 4) + 3"
+    assert affine_text(Affine.of("i") * -1, {"i": "i_1 + 4"}) == "-(i_1 + 4)"

@@ -1,0 +1,177 @@
+"""Lowering keeps meaning: the low-level program, run phase by phase, equals the reference interpreter."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lowering import machine as machines
+from lowering.low_level import LowLevelProgram, execute, verify
+from lowering.lower import Nest, ScanNest, lower
+from lowering.machine import ARTIFICIAL, GENERIC, MODELS, OPENMP, OPENMP_REG_SIMD
+from lowering.parameters import (
+    Configuration,
+    from_json,
+    levels,
+    make,
+    random_configuration,
+    to_json,
+    why_not_legal,
+)
+from lowering.space import configuration_at, default_point, tuning_space
+from mdh_core.interpreter import integers, run
+from mdh_core.ir import MdhProgram
+from tests.catalogue import CATALOGUE, EVERYTHING, small_params
+from tests.strategies import buffers_for, contents, copy_of, programs, sizes_for
+
+
+def _leaves(c: Configuration) -> int:
+    return math.prod(n for row in c.num_parts for n in row)
+
+
+def _small(p: MdhProgram, model: machines.SystemModel, rng: random.Random) -> Configuration:
+    """A random configuration whose leaves can be enumerated."""
+    while True:
+        c = random_configuration(rng, p, model)
+        if _leaves(c) <= 2000:
+            return c
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_phases_equal_the_definition_for_the_catalogue(name: str) -> None:
+    p, rng = EVERYTHING[name], random.Random(name)
+    params = small_params(p)
+    for q in p.params:
+        if isinstance(params[q.name], int):
+            params[q.name] = rng.choice((1, 2)) if len(p.hom.dims) > 4 else rng.choice((0, 1, 2, 3, 5))
+    buffers = buffers_for(p, params, rng)
+    expected = copy_of(buffers)
+    run(p, params, expected)
+    for model in (ARTIFICIAL, OPENMP):
+        found = copy_of(buffers)
+        low = LowLevelProgram(p, model, _small(p, model, rng))
+        assert verify(low) == []
+        execute(low, params, found)
+        assert repr(contents(found)) == repr(contents(expected))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs(max_dims=3), st.data())
+def test_phases_equal_the_definition(p: MdhProgram, data: st.DataObject) -> None:
+    params = data.draw(sizes_for(p, max_points=40))
+    rng = data.draw(st.integers(0, 2**32).map(random.Random))
+    buffers = buffers_for(p, params, rng)
+    expected, found = copy_of(buffers), copy_of(buffers)
+    run(p, params, expected)
+    execute(LowLevelProgram(p, ARTIFICIAL, _small(p, ARTIFICIAL, rng)), params, found)
+    assert repr(contents(found)) == repr(contents(expected))
+
+
+def test_matvec_of_figure_17() -> None:
+    """512 x 4096 on the artificial model: partition ((2, 4), (8, 16), (32, 64)), layer 2 on the cores."""
+    p = CATALOGUE["matvec"]
+    parts = ((2, 4), (8, 16), (32, 64))
+    assign = (((0, 0), (0, 1)), ((2, 0), (2, 1)), ((1, 0), (1, 1)))
+    c = make(p, ARTIFICIAL, parts, assign=assign)
+    assert why_not_legal(c, p, ARTIFICIAL) is None
+    assert [c.part_size((0, d)) for d in (0, 1)] == [256, 1024]
+    assert [c.part_size((1, d)) for d in (0, 1)] == [32, 64]
+    nest = lower(p, c, replace(GENERIC, model=ARTIFICIAL)).stages[0]
+    assert isinstance(nest, Nest)
+    bound = nest.loops[nest.threads[0] : nest.threads[1]]
+    assert [(x.dim, x.count) for x in bound] == [("i", 8), ("k", 16)]  # 128 threads
+    assert nest.results == "parts"  # threads share the reduced dimension
+
+
+def test_every_published_model_is_there() -> None:
+    pairs = {m.name: (len(m.memory), len(m.core)) for m in MODELS.values()}
+    expected = {
+        "artificial": (2, 1), "OpenMP": (3, 1), "OpenMP+L3": (4, 1), "OpenMP+L3+SIMD": (4, 2),
+        "CUDA": (3, 2), "CUDA+WRP": (3, 3), "OpenCL": (3, 2), "Multi-GPU": (4, 3),
+        "Multi-Node-Multi-GPU": (5, 4),
+    }  # fmt: skip
+    assert expected.items() <= pairs.items()
+
+
+def _broken(c: Configuration, **change: object) -> str | None:
+    return why_not_legal(replace(c, **change), CATALOGUE["matvec"], OPENMP)  # type: ignore[arg-type]
+
+
+def test_constraints_name_the_parameter() -> None:
+    p = CATALOGUE["matvec"]
+    c = make(p, OPENMP, ((1, 1),) * 4)
+    every = levels(OPENMP, 2)
+    assert why_not_legal(c, p, OPENMP) is None
+    assert "0:" in str(_broken(c, num_parts=((1, 1), (0, 1), (1, 1), (1, 1))))
+    assert "D1" in str(_broken(c, decompose_order=(every[0],) * 8))
+    assert "S2" in str(_broken(c, scalar_assign=(((0, 0), (0, 0)),) * 4))
+    assert "D3" in str(_broken(c, scalar_input_memory=(("M", 7), ("v", 0))))
+    assert "D4" in str(_broken(c, scalar_input_layout=(("M", (0, 0)), ("v", (0,)))))
+
+
+def test_exact_keeps_a_float_reduction_in_order() -> None:
+    p = replace(CATALOGUE["dot"], fp="exact")
+    model = OPENMP_REG_SIMD
+    parts = ((1,), (1,), (4,), (1,), (1,), (8,))
+    vectors = make(p, model, parts)
+    assert "fp(exact)" in str(why_not_legal(vectors, p, model))
+    assert why_not_legal(vectors, CATALOGUE["dot"], model) is None
+    sizes = ({"k": 100000},)
+    point = default_point((p,), GENERIC, sizes)
+    (chosen,) = configuration_at((p,), GENERIC, sizes, point)
+    assert why_not_legal(chosen, p, model) is None
+
+
+def test_scans_stay_contiguous() -> None:
+    p = CATALOGUE["scan"]
+    every = levels(OPENMP, 1)
+    c = make(p, OPENMP, ((1,), (2,), (3,), (1,)), order=tuple(reversed(every)))
+    assert "scanned" in str(why_not_legal(c, p, OPENMP))
+
+
+def test_scan_with_a_reduction_becomes_two_stages() -> None:
+    p = CATALOGUE["mbbs"]
+    c = make(p, OPENMP, ((1, 1),) * 4)
+    stages = lower(p, c, replace(GENERIC, model=OPENMP)).stages
+    assert [type(s) for s in stages] == [Nest, ScanNest]
+
+
+def test_differing_phases_become_stages_of_their_own() -> None:
+    p = CATALOGUE["matmul"]
+    c = make(p, OPENMP, ((1, 1, 1),) * 4)
+    turned = replace(c, recompose_order=tuple(reversed(c.recompose_order)))
+    machine = replace(GENERIC, model=OPENMP)
+    assert len(lower(p, c, machine).stages) == 1
+    assert len(lower(p, turned, machine).stages) == 2  # map, then re-composition
+    both = replace(turned, decompose_order=tuple(reversed(c.decompose_order[1:])) + c.decompose_order[:1])
+    assert len(lower(p, both, machine).stages) == 4  # two operand copies as well
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_configurations_survive_json(name: str) -> None:
+    import json
+
+    c = random_configuration(random.Random(name), EVERYTHING[name], OPENMP_REG_SIMD)
+    assert from_json(json.loads(json.dumps(to_json(c)))) == c
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_points_of_the_space_are_legal(name: str) -> None:
+    """Random points of the tuning space, and the default, give legal configurations."""
+    p, rng = EVERYTHING[name], random.Random(name)
+    ints = {q.name: 300 if len(p.hom.dims) < 4 else 20 for q in p.params}
+    sizes = (p.sizes(integers(ints)),)
+    space = tuning_space((p,), GENERIC, sizes)
+    points = [default_point((p,), GENERIC, sizes)]
+    while len(points) < 30:
+        point = {n: rng.choice(values) for n, values in space.parameters}
+        if all(eval(r, {}, point) for r in space.restrictions):
+            points.append(point)
+    for point in points:
+        (c,) = configuration_at((p,), GENERIC, sizes, point)
+        assert why_not_legal(c, p, GENERIC.model) is None, point
