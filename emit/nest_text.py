@@ -78,7 +78,7 @@ class NestText:
                 empty = " || ".join(f"{size_name(d)} <= 0" for d in reduced)
                 if all(e is not None for e in program.out.initial):
                     with self.out.block(f"if ({empty})"):
-                        self._every_cell(initial_only=True)
+                        self.every_cell(initial_only=True)
                         self.out.middle("} else {")
                         self._body()
                 else:
@@ -95,7 +95,7 @@ class NestText:
             self._allocate_parts()
         self._level(0)
         if self.nest.results == "parts":
-            self._every_cell(initial_only=False)
+            self.every_cell(initial_only=False)
 
     def _allocate_parts(self) -> None:
         reduced = {d.name for d in self.program.hom.dims_of("pw")}
@@ -498,7 +498,7 @@ class NestText:
             out.append(name)
         return out
 
-    def _every_cell(self, initial_only: bool) -> None:
+    def every_cell(self, initial_only: bool) -> None:
         """A pass over all cells: store the initial value, or combine the parts and store."""
         dims = self.program.hom.dims_of("cc")
         saved = dict(self.context.at)
@@ -716,7 +716,8 @@ class _Tile:
                     value = constant(identity[c].value, t)
                     text = zero if identity[c].value == 0 else f"{value} - {zero}"
                     self.out.add(f"{self._acc(c)} = {text};")
-            if self.reduces_lanes and not self._lanes_always_whole():
+            tile = max(self.n.nest.tile - self.n.scope, 0)
+            if self.reduces_lanes and self._reduced_whole(tile) is not None:
                 self._declare_tail(identity)
             return True
         prior: list[str] | None
@@ -804,15 +805,6 @@ class _Tile:
                 self.out.add(f"{self._acc(c)} = {kept};")
         else:
             self.out.add(f"{self._acc(c)} = {start};")
-
-    def _lanes_always_whole(self) -> bool:
-        assert self.lanes is not None
-        known = self.n.program.dim(self.lanes.dim).size.constant
-        extent = (self.lanes.count or 1) * self.lanes.size
-        for loop in self.inner:
-            if loop.dim == self.lanes.dim and loop.role == "unrolled":
-                extent = max(extent, (loop.count or 1) * loop.size)
-        return known is not None and known % extent == 0 and self.n._ordered(self.lanes.dim)
 
     def _declare_tail(self, identity: tuple) -> None:  # type: ignore[type-arg]
         shape = "".join(f"[{count}]" for _, count in self.axes)

@@ -8,6 +8,9 @@ does not hold, memory is short.  The caller then runs the original.
 from __future__ import annotations
 
 import functools
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import jinja2
@@ -19,6 +22,7 @@ from emit.scan_text import ScanText
 from lowering.lower import Lowered, Nest, lower, size_name
 from lowering.machine import Machine
 from lowering.parameters import Configuration
+from mdh_core.combine import CC
 from mdh_core.expr import Affine, Expr, Load, ScalarType, Var, as_affine, map_stmts, rewrite, walk
 from mdh_core.ir import Buffer, Dim, MdhProgram, Param, Size
 
@@ -85,12 +89,20 @@ def emit_openmp(request: KernelRequest) -> Kernel:
         lowered.append(low)
         for t in low.temporaries:
             allocations.append(_temporary(t))
-        for stage in low.stages:
-            context = Context(stage.program, names)
-            writer = NestText if isinstance(stage, Nest) else ScanText
-            writer(stage, context, body).write()  # type: ignore[arg-type]
-            allocations += context.allocations
+        with _unless_nothing_is_scanned(program, names, body):
+            for stage in low.stages:
+                context = Context(stage.program, names)
+                writer = NestText if isinstance(stage, Nest) else ScanText
+                writer(stage, context, body).write()  # type: ignore[arg-type]
+                allocations += context.allocations
     written = {s.buffer for p in programs for s in p.out.stores}
+    guards = _guards(request, programs, buffers, written)
+    memory = [_allocation(a) for a in allocations]
+    used = _identifiers([*body.rows, *guards, *(a["value"] for a in memory)])
+    sizes = [line for name, line in _size_lines(programs) if name in used]
+    used |= _identifiers(sizes)
+    params = [q for q in params if q.name in used]
+    buffers = [b for b in buffers if b.name in used]
     text = (
         _environment()
         .get_template("openmp.c.j2")
@@ -101,14 +113,32 @@ def emit_openmp(request: KernelRequest) -> Kernel:
             notes=[line.replace("*/", "* /").replace("/*", "/ *") for line in request.notes],
             parameters=[*map(_scalar_parameter, params), *(_pointer(b, written) for b in buffers)]
             or ["void"],
-            sizes=_size_lines(programs),
-            guards=_guards(request, programs, buffers, written),
-            allocations=[_allocation(a) for a in allocations],
+            sizes=sizes,
+            guards=guards,
+            allocations=memory,
             body=body.rows,
         )
     )
     call = f"{request.name}({', '.join([*map(_argument, params), *(_address(b, written) for b in buffers)])})"
     return Kernel(request.name, text, call, tuple(lowered))
+
+
+@contextmanager
+def _unless_nothing_is_scanned(program: MdhProgram, names: Names, body: Lines) -> Iterator[None]:
+    """A scan of reductions over an empty dimension stores its initial value everywhere."""
+    reduced = [d.name for d in program.hom.dims_of("pw")]
+    if not reduced or not program.hom.dims_of("ps"):
+        yield
+        return
+    empty = " || ".join(f"{size_name(d)} <= 0" for d in reduced)
+    if all(e is not None for e in program.out.initial):
+        combine = tuple(CC if op.kind == "ps" else op for op in program.hom.combine)
+        cells = replace(program, hom=replace(program.hom, combine=combine))
+        with body.block(f"if ({empty})"):
+            context = Context(cells, names)
+            NestText(Nest(cells, (), (0, 0), 0, 0, (), "direct"), context, body).every_cell(initial_only=True)
+    with body.block(f"if (!({empty}))"):
+        yield
 
 
 # --------------------------------------------------------------------------- interface
@@ -241,9 +271,15 @@ def rename_dims(program: MdhProgram, renaming: dict[str, str]) -> MdhProgram:
     )
 
 
-def _size_lines(programs: tuple[MdhProgram, ...]) -> list[str]:
-    sizes = {d.name: d.size for p in programs for d in p.hom.dims}
-    return [f"const long {size_name(name)} = {_size_text(size)};" for name, size in sizes.items()]
+def _size_lines(programs: tuple[MdhProgram, ...]) -> list[tuple[str, str]]:
+    """The variable of each dimension's size, and the line that declares it."""
+    sizes = {size_name(d.name): d.size for p in programs for d in p.hom.dims}
+    return [(name, f"const long {name} = {_size_text(size)};") for name, size in sizes.items()]
+
+
+def _identifiers(lines: list[str]) -> set[str]:
+    """What is mentioned; what is not needs no parameter or variable."""
+    return {word for line in lines for word in re.findall(r"[A-Za-z_]\w*", line)}
 
 
 def _size_text(size: Size) -> str:

@@ -34,7 +34,7 @@ from typing import Union
 from lowering.machine import Machine, SystemModel
 from lowering.parameters import Configuration, Layout, Level, output_buffers
 from mdh_core.combine import CC, CombineOp
-from mdh_core.expr import Affine, Expr, Load, Operand, Result, Type, Var, rewrite, walk
+from mdh_core.expr import Affine, Expr, Load, Operand, Result, Type, Var, rewrite, stmt_exprs, walk
 from mdh_core.ir import (
     Access,
     Buffer,
@@ -444,11 +444,13 @@ def _packs(
     registers = {k for k, m in enumerate(machine.model.memory) if m.role == "unrolled"}
     private = 0
     packs = []
+    read = _operands_read(program)
     for name in dict.fromkeys(a.buffer for a in program.inp.accesses):
         accesses = [a for a in program.inp.accesses if a.buffer == name]
         buffer = program.buffer(name)
         if (
             name not in regions
+            or not any(program.inp.accesses[k].buffer == name for k in read)
             or not buffer.rank
             or any(a.conditional or _linear_part(a) != _linear_part(accesses[0]) for a in accesses)
             or any(s.buffer == name for s in program.out.stores)
@@ -472,6 +474,17 @@ def _packs(
             packs.append(Pack(name, at, layout, extents))
             break
     return tuple(packs)
+
+
+def _operands_read(program: MdhProgram) -> set[int]:
+    """Numbers of the accesses that the scalar function uses."""
+    scalar = program.hom.scalar
+    return {
+        n.access
+        for e in (*scalar.results, *stmt_exprs(scalar.body))
+        for n in walk(e)
+        if isinstance(n, Operand)
+    }
 
 
 def _box(accesses: list[Access], inner: list[Loop]) -> tuple[int, ...] | None:

@@ -133,7 +133,7 @@ def program_text(cases: list[Case]) -> str:
         run = [f"static void case_{k}(void) {{"]
         for q in p.params:
             assert not isinstance(q.type, RecordType)
-            run.append(f"  {c_type(q.type)} {q.name} = {_literal(case.params[q.name], q.type)};")
+            run.append(f"  {c_type(q.type)} {q.name} = {_literal(case.params[q.name], q.type)}; (void){q.name};")
         for b in p.buffers:
             value = case.buffers[b.name]
             n = len(value.data)

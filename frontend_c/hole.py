@@ -1,0 +1,103 @@
+"""The hole test: are these bytes exactly one statement, and nothing but that statement?
+
+    before  ...  #pragma mdh   for (...) { ... }   return s; ...
+    hole    ...  #pragma mdh   __MDH_HOLE__;       return s; ...
+
+Both texts are preprocessed.  The tokens around the hole must be the same in both, and the tokens
+that went into it must be one statement.  A loop that a macro begins, or an ``#if`` that cuts
+through the nest, fails one of the two.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from frontend_c.lexer import Token, statement_end
+from frontend_c.positions import PreToken, pre_tokens
+from frontend_c.preprocess import CompileCommand, preprocess
+from mdh_core.diagnostics import Diagnostic, Refusal
+from mdh_core.source import SourceFile, Span
+
+HOLE = "__MDH_HOLE__"
+
+
+def as_tokens(stream: Sequence[PreToken]) -> list[Token]:
+    """Preprocessed tokens in the lexer's form; positions are indices."""
+    return [
+        Token("directive" if t.kind == "pragma" else t.kind, k, k + 1, t.text.encode("latin-1"))
+        for k, t in enumerate(stream)
+    ]
+
+
+@dataclass(frozen=True)
+class Preprocessed:
+    """What ``cc -E`` printed for the file: bytes, tokens, and these in the lexer's form."""
+
+    text: bytes
+    stream: list[PreToken]
+    tokens: list[Token]
+
+
+def preprocessed(text: bytes) -> Preprocessed:
+    stream = pre_tokens(text)
+    return Preprocessed(text, stream, as_tokens(stream))
+
+
+def hole_test(
+    source: SourceFile, command: CompileCommand, whole: Preprocessed, span: Span, first: int
+) -> Diagnostic | None:
+    """MDH005 unless the bytes ``span`` are the statement that starts at token ``first``."""
+    removed = source.data[span.start : span.end]
+    filler = f"{HOLE};".encode() + b"\n" * removed.count(b"\n")
+    try:
+        text = preprocess(source, command, source.data[: span.start] + filler + source.data[span.end :])
+    except Refusal:
+        return _failed(source, span, "an `#if` or a macro cuts through it")
+    # Only what differs is tokenised: headers may be long, and are the same in both.
+    same = _common_lines(whole.text, text)
+    rest = _common_lines(whole.text[same:][::-1], text[same:][::-1])
+    holed = pre_tokens(text[same : len(text) - rest])
+    low = bisect_left(whole.stream, same, key=lambda t: t.at)
+    high = bisect_left(whole.stream, len(whole.text) - rest, key=lambda t: t.at)
+    if [t.text for t in holed].count(HOLE) != 1:
+        return _failed(source, span, "an `#if` or a macro hides it")
+    at = next(k for k, t in enumerate(holed) if t.text == HOLE)
+    end = high - (len(holed) - at - 2)
+    around = _equal(whole.stream[low:first], holed[:at]) and _equal(whole.stream[end:high], holed[at + 2 :])
+    if low + at != first or end <= first or not around:
+        return _failed(source, span, "taking it out changes the code around it")
+    if statement_end(whole.tokens, first) != end:
+        return _failed(source, span, "a macro hides a part of the loop")
+    return None
+
+
+def _common_lines(a: bytes, b: bytes) -> int:
+    """Length of the common prefix, up to the last line ending in it."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return a.rfind(b"\n", 0, low) + 1
+
+
+def _equal(a: Sequence[PreToken], b: Sequence[PreToken]) -> bool:
+    return len(a) == len(b) and all(x.kind == y.kind and x.text == y.text for x, y in zip(a, b, strict=True))
+
+
+def _failed(source: SourceFile, span: Span, why: str) -> Diagnostic:
+    return Diagnostic(
+        "MDH005",
+        f"nest has no exact place in the file: {why}",
+        source.path,
+        Span(span.start, min(span.end, _line_end(source, span.start))),
+        help="write the `for` and its braces out, and keep `#if` lines outside the nest or whole inside it",
+    )
+
+
+def _line_end(source: SourceFile, offset: int) -> int:
+    return source.line_span(source.line_col(offset)[0]).end

@@ -1,0 +1,277 @@
+"""A C file -> its loop nests, each read or refused with reasons.
+
+    preprocess -> tokens -> declarations -> for each directive: statement, bytes, nest
+
+Bad input never raises: what cannot be read is in the result, with the smallest span at fault.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from frontend_c.c_types import Types
+from frontend_c.directives import Found, find_directives
+from frontend_c.expressions import Context
+from frontend_c.functions import Functions, parameters, why_not_combine
+from frontend_c.hole import hole_test, preprocessed
+from frontend_c.lexer import statement_end
+from frontend_c.nest import Enclosing, NestReader
+from frontend_c.parsing import Chunk, Node, Unit, c_ast, first_token, walk_nodes
+from frontend_c.positions import Positions
+from frontend_c.preprocess import CompileCommand, analysis_flags, preprocess
+from frontend_c.scopes import local_types, surroundings
+from lifter.annotations import BUILTIN_OPERATORS, Directive, parse_directive
+from lifter.loop_nest import LoopNest
+from mdh_core.diagnostics import Diagnostic, Refusal, refuse
+from mdh_core.source import NO_SPAN, SourceFile, Span
+
+__all__ = ["CompileCommand", "ReadResult", "Refused", "read"]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A directive whose nest could not be read, and why."""
+
+    name: str
+    span: Span  # the nest where it is known, else the directive
+    diagnostics: tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True)
+class ReadResult:
+    nests: tuple[LoopNest, ...] = ()
+    refused: tuple[Refused, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()  # what belongs to no nest
+
+
+def read(source: SourceFile, command: CompileCommand) -> ReadResult:
+    """Every nest of a file."""
+    _, warnings = analysis_flags(command)
+    notes = tuple(replace(w, file=source.path) for w in warnings)
+    try:
+        reader = _FileReader(source, command)
+    except Refusal as refusal:
+        return ReadResult(diagnostics=(*notes, _placed(refusal.diagnostic, source)))
+    if not reader.directives:
+        none = Diagnostic(
+            "MDH007", "no directive in the file", source.path, help="write `#pragma mdh` above a loop nest"
+        )
+        return ReadResult(diagnostics=(*notes, none))
+    results = [reader.read(found) for found in reader.directives]
+    nests = tuple(r for r in results if isinstance(r, LoopNest))
+    return ReadResult(nests, tuple(r for r in results if isinstance(r, Refused)), notes)
+
+
+def _placed(d: Diagnostic, source: SourceFile) -> Diagnostic:
+    return d if d.file else replace(d, file=source.path)
+
+
+class _FileReader:
+    """One file: its tokens, its declarations, its functions."""
+
+    def __init__(self, source: SourceFile, command: CompileCommand) -> None:
+        self.source = source
+        self.command = command
+        self.whole = preprocessed(preprocess(source, command))
+        self.stream = self.whole.stream
+        self.positions = Positions(source, self.stream)
+        self.directives = find_directives(self.positions)
+        self.unit = Unit(self.stream)
+        self.context = Context(self.unit, self.positions, Types(self.unit, _signed_char(command)))
+        self.functions = Functions(self.context)
+        self.ordinals: dict[str, int] = {}
+        self.labels: set[str] = set()
+        self.taken = -1  # token at which the last nest ends
+
+    def read(self, found: Found) -> LoopNest | Refused:
+        """The nest of a directive."""
+        chunk = self._chunk(found.token)
+        function = chunk.name if chunk else "?"
+        ordinal = self.ordinals.get(function, 0)
+        self.ordinals[function] = ordinal + 1
+        directive, problems = parse_directive(found.text, found.offsets)
+        name = f"{self.source.path}::{function}::{directive.label or ordinal}"
+        one = _One(
+            self, found, chunk, function, directive.label or str(ordinal), name, directive, list(problems)
+        )
+        try:
+            nest = one.read()
+        except Refusal as refusal:
+            one.problems.append(refusal.diagnostic)
+        except RecursionError:
+            one.problems.append(Diagnostic("MDH003", "expressions are nested too deeply", span=one.span))
+        if one.problems:
+            placed = dict.fromkeys(_placed(d, self.source) for d in one.problems)
+            return Refused(name, one.span, tuple(placed))
+        return nest
+
+    def _chunk(self, token: int) -> Chunk | None:
+        return next((c for c in self.unit.chunks if c.kind == "function" and c.start <= token < c.end), None)
+
+
+@dataclass(eq=False)
+class _One:
+    """The reading of one nest; ``span`` gets better as more is known."""
+
+    file: _FileReader
+    found: Found
+    chunk: Chunk | None
+    function: str
+    label: str
+    name: str
+    directive: Directive
+    problems: list[Diagnostic]
+    span: Span = NO_SPAN
+
+    def read(self) -> LoopNest:
+        self.span = self.found.span
+        first, last = self._statement()
+        self.span = self._bytes(first, last)
+        definition, nest = self._parsed(first)
+        self._check_operators()
+        enclosing = self._enclosing(definition, nest, last)
+        types = Types(
+            self.file.unit, self.file.context.types.signed_char, local_types([*enclosing.around.scopes, nest])
+        )
+        context = Context(self.file.unit, self.file.positions, types)
+        reader = NestReader(context, enclosing, self.file.functions, nest)
+        body = reader.guarded(nest)
+        self.problems += reader.problems
+        if self.problems:
+            raise Refusal(self.problems.pop())
+        statements, params, buffers, scalars = reader.result(body)
+        if not any(hasattr(s, "iterator") for s in statements):
+            raise refuse("MDH210", "nest holds no loop", self._head())
+        named = [f for op in self.directive.combine_ops for f in op.functions if f not in BUILTIN_OPERATORS]
+        for f in named:
+            self.file.functions.get(f, self.directive.clause_span("combine_ops"))
+        return LoopNest(
+            self.name, self.function, self.label, params, buffers, scalars, statements,
+            self.file.functions.closure([*reader.called, *named]), self.directive, self.file.source.path,
+            self.span, self.found.span, self._function_span(),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------ where it is
+
+    def _statement(self) -> tuple[int, int]:
+        """Tokens of the nest, ``[first, end)``; MDH004 where there is none."""
+        stream = self.file.stream
+        first = self.found.token + 1
+        text = stream[first].text if first < len(stream) and stream[first].kind != "pragma" else ""
+        if self.chunk is None or text not in ("for", "{"):
+            raise refuse(
+                "MDH004", "directive is not followed by a loop or block", self.found.span,
+                help="put it directly before a `for` statement or a block",
+            )  # fmt: skip
+        if first < self.file.taken:
+            raise refuse(
+                "MDH004", "directive inside another nest", self.found.span,
+                help="remove one of the two directives",
+            )  # fmt: skip
+        end = statement_end(self.file.whole.tokens, first)
+        if end is None:
+            raise refuse("MDH003", "the statement after the directive has no end", self.found.span)
+        self.file.taken = end
+        key = f"{self.function}::{self.label}"
+        if key in self.file.labels:
+            what = f"label `{self.label}` is used twice in `{self.function}`"
+            self.problems.append(Diagnostic("MDH402", what, span=self.directive.clause_span("name")))
+        self.file.labels.add(key)
+        return first, end
+
+    def _bytes(self, first: int, end: int) -> Span:
+        """The bytes of the nest, checked by the hole test."""
+        positions = self.file.positions
+        begin = positions.original_index(first)
+        stop = None if begin is None else statement_end(positions.original, begin)
+        if begin is None or stop is None:
+            place = positions.span(first, first) or self.found.span
+            raise refuse(
+                "MDH005", "nest has no exact place in the file: a macro hides a part of the loop", place,
+                help="write the `for` and its braces out",
+            )  # fmt: skip
+        span = Span(positions.original[begin].start, positions.original[stop - 1].end)
+        problem = hole_test(self.file.source, self.file.command, self.file.whole, span, first)
+        if problem is not None:
+            raise Refusal(problem)
+        return span
+
+    def _parsed(self, first: int) -> tuple[Node, Node]:
+        """The function's definition and the nest's statement; MDH003 where they do not parse."""
+        assert self.chunk is not None
+        tree = self.file.unit.tree(self.chunk)
+        if tree is None:
+            assert self.chunk.failure is not None
+            at = self.chunk.failure.token
+            raise refuse(
+                "MDH003", f"function `{self.function}` cannot be parsed: {self.chunk.failure.message}",
+                self.file.positions.span(at, at),
+                help="move the nest into a function of its own",
+            )  # fmt: skip
+        definition = next((n for n in tree.ext if isinstance(n, c_ast.FuncDef)), None)
+        for node in walk_nodes(definition) if definition is not None else ():
+            if isinstance(node, c_ast.For | c_ast.Compound) and first_token(node) == first:
+                return definition, node
+        raise refuse("MDH003", f"function `{self.function}` cannot be parsed", self._head())
+
+    def _enclosing(self, definition: Node, nest: Node, end: int) -> Enclosing:
+        assert self.chunk is not None
+        around = surroundings(definition, parameters(definition), nest)
+        assert around is not None
+        after = frozenset(t.text for t in self.file.stream[end : self.chunk.end] if t.kind == "id")
+        return Enclosing(self.function, definition, around, self.chunk.names, after)
+
+    def _head(self) -> Span:
+        """The first line of the nest."""
+        source = self.file.source
+        if not self.span:
+            return self.span
+        return Span(
+            self.span.start, min(self.span.end, source.line_span(source.line_col(self.span.start)[0]).end)
+        )
+
+    def _function_span(self) -> Span:
+        """The enclosing definition, from its first token in the file: attributes that the parser
+        does not see, and specifiers that a macro makes, belong to it."""
+        assert self.chunk is not None
+        positions = self.file.positions
+        span = positions.span(self.chunk.start, self.chunk.end - 1)
+        tokens = positions.original
+        k = next(n for n, t in enumerate(tokens) if t.start >= span.start)
+        while k and tokens[k - 1].kind != "directive" and tokens[k - 1].text not in (b";", b"}"):
+            k -= 1
+        return Span(tokens[k].start, span.end)
+
+    # ------------------------------------------------------------------ combine functions
+
+    def _check_operators(self) -> None:
+        """MDH405 and MDH406 for the functions that the directive names."""
+        for op in self.directive.combine_ops:
+            for name in op.functions:
+                if name not in BUILTIN_OPERATORS:
+                    self.problems += self._check_function(name, op.span)
+
+    def _check_function(self, name: str, span: Span) -> Sequence[Diagnostic]:
+        chunk = self.file.unit.function_chunk(name)
+        if chunk is None or chunk.start > self.found.token:
+            what = "is not defined" if chunk is None else "is defined after the nest"
+            return [Diagnostic("MDH405", f"combine function `{name}` {what}", span=span,
+                               help="define it above the nest")]  # fmt: skip
+        why = why_not_combine(self.file.context, name)
+        if why:
+            shapes = "use `T f(T, T)` or `void f(T *res, const T *lhs, const T *rhs)`"
+            what = f"`{name}` is no combine function: {why}"
+            return [Diagnostic("MDH406", what, span=span, help=shapes)]
+        return []
+
+
+def _signed_char(command: CompileCommand) -> bool:
+    """Is plain ``char`` signed?  The flags say, else the machine."""
+    for flag in reversed(command.flags):
+        if flag in ("-fsigned-char", "-fno-unsigned-char"):
+            return True
+        if flag in ("-funsigned-char", "-fno-signed-char"):
+            return False
+    return platform.machine().lower() not in ("aarch64", "armv7l", "ppc64le", "s390x", "riscv64")

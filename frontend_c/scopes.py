@@ -1,0 +1,116 @@
+"""Names of C: what is visible at a nest inside its function, and file-level constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from frontend_c import operators
+from frontend_c.expressions import Context, Expressions
+from frontend_c.parsing import Node, c_ast, first_token, walk_nodes
+from mdh_core.expr import INT32, Const
+
+LocalTypes = Callable[[str, str], Node | None]
+
+
+@dataclass(eq=False)
+class Variable:
+    """A declaration outside the nest; ``storage`` is "param", "local", "static" or "global"."""
+
+    name: str
+    decl: Node
+    storage: str
+    order: int  # index of the declaring token
+
+
+@dataclass(eq=False)
+class Surroundings:
+    """What is visible at a statement of a function, and whether it may run again."""
+
+    variables: dict[str, Variable] = field(default_factory=dict)
+    scopes: list[Node] = field(default_factory=list)  # items that may define types
+    repeats: bool = False  # an enclosing loop, or a label before it
+
+
+def surroundings(function: Node, params: Sequence[Node], nest: Node) -> Surroundings | None:
+    """The surroundings of the statement ``nest``, or None where it is not in the function."""
+    around = Surroundings()
+    for p in params:
+        if p.name:
+            around.variables[p.name] = Variable(p.name, p, "param", first_token(p) or -1)
+    around.repeats = any(isinstance(n, c_ast.Label | c_ast.Case) for n in walk_nodes(function.body))
+    path = _path(function.body, nest)
+    if path is None:
+        return None
+    for parent, child in pairwise(path):
+        around.repeats = around.repeats or isinstance(parent, c_ast.For | c_ast.While | c_ast.DoWhile)
+        for item in _before(parent, child):
+            _note(item, around)
+    return around
+
+
+def _path(node: Node, target: Node) -> list[Node] | None:
+    if node is target:
+        return [node]
+    for _, child in node.children():
+        rest = _path(child, target)
+        if rest is not None:
+            return [node, *rest]
+    return None
+
+
+def _before(parent: Node, child: Node) -> list[Node]:
+    """Items of a parent that are in scope for its child."""
+    if isinstance(parent, c_ast.Compound):
+        items = parent.block_items or []
+        return list(items[: next(k for k, item in enumerate(items) if item is child)])
+    if isinstance(parent, c_ast.For) and isinstance(parent.init, c_ast.DeclList) and child is parent.stmt:
+        return list(parent.init.decls)
+    return []
+
+
+def _note(item: Node, around: Surroundings) -> None:
+    around.scopes.append(item)
+    if isinstance(item, c_ast.Decl) and item.name and not isinstance(item.type, c_ast.FuncDecl):
+        storage = "static" if "static" in (item.storage or []) else "local"
+        if "extern" in (item.storage or []):
+            storage = "global"
+        around.variables[item.name] = Variable(item.name, item, storage, first_token(item) or -1)
+
+
+def local_types(items: Sequence[Node]) -> LocalTypes:
+    """Finds typedefs, tags and enumerators that are defined below these nodes."""
+    found: dict[tuple[str, str], Node] = {}
+    for item in items:
+        for n in walk_nodes(item):
+            if isinstance(n, c_ast.Typedef):
+                found["typedef", n.name] = n.type
+            elif isinstance(n, c_ast.Struct) and n.decls and n.name:
+                found["struct", n.name] = n
+            elif isinstance(n, c_ast.Enum) and n.values:
+                for e in n.values.enumerators:
+                    if isinstance(e, c_ast.Enumerator):
+                        found["enum", e.name] = n
+    return lambda kind, name: found.get((kind, name))
+
+
+def enumerator_value(context: Context, name: str, reader: Expressions) -> Const | None:
+    """The value of an enumeration constant."""
+    enum = context.types.local("enum", name) or context.unit.enumerators(name)
+    if enum is None:
+        return None
+    value = -1
+    for e in enum.values.enumerators:
+        if not isinstance(e, c_ast.Enumerator):
+            continue
+        if e.value is None:
+            value += 1
+        else:
+            given = reader.convert(e.value)
+            if not isinstance(given, Const):
+                return None
+            value = int(given.value)
+        if e.name == name:
+            return Const(value, INT32) if operators.in_range(value, INT32) else None
+    return None

@@ -1,0 +1,102 @@
+"""Questions about, and rewriting of, the statements of a nest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from frontend_c.statements import Out
+from lifter.loop_nest import Loop, NestStmt
+from mdh_core.expr import Assign, Const, Declare, Expr, If, Load, Return, Var, While, map_stmts, walk
+from mdh_core.ir import Buffer
+
+
+def walks_memory(body: Sequence[Out]) -> bool:
+    """Does a loop read memory at places that it computes itself?"""
+    for s in body:
+        if isinstance(s, While):
+            changed = {n.name for n in targets(s.body) if isinstance(n, Var)}
+            for e in expressions(s.body):
+                for n in walk(e):
+                    if isinstance(n, Load) and any(
+                        isinstance(v, Var) and v.name in changed for i in n.index for v in walk(i)
+                    ):
+                        return True
+    return False
+
+
+def targets(body: Sequence[Out]) -> list[Expr]:
+    """Variables and places that statements assign."""
+    out: list[Expr] = []
+    for s in body:
+        match s:
+            case Assign(target=target):
+                while not isinstance(target, Var | Load):
+                    target = target.a  # type: ignore[union-attr]
+                out.append(target)
+            case Declare(name=name, type=t):
+                out.append(Var(name, t))
+            case If(then=then, other=other):
+                out += [*targets(then), *targets(other)]
+            case While(body=inner) | Loop(body=inner):
+                out += targets(inner)
+    return out
+
+
+def may_be_same(a: Expr, b: Expr) -> bool:
+    """May two places be the same memory?"""
+    while not isinstance(a, Var | Load):
+        a = a.a  # type: ignore[union-attr]
+    while not isinstance(b, Var | Load | Const):
+        b = b.a  # type: ignore[union-attr]
+    if isinstance(a, Load) and isinstance(b, Load):
+        return True
+    return isinstance(a, Var) and isinstance(b, Var) and a.name == b.name
+
+
+def as_scalar(n: Expr, ranks: set[str]) -> Expr | None:
+    return replace(n, index=()) if isinstance(n, Load) and n.buffer in ranks else None
+
+
+def map_nest(body: Sequence[NestStmt], f: Callable[[Expr], Expr]) -> tuple[NestStmt, ...]:
+    """The nest with ``f`` applied to every top-level expression."""
+    out: list[NestStmt] = []
+    for s in body:
+        if isinstance(s, Loop):
+            out.append(replace(s, lower=f(s.lower), upper=f(s.upper), body=map_nest(s.body, f)))
+        else:
+            out += [t for t in map_stmts((s,), f) if not isinstance(t, Return)]
+    return tuple(out)
+
+
+def expressions(body: Sequence[Out]) -> list[Expr]:
+    out: list[Expr] = []
+
+    def note(e: Expr) -> Expr:
+        out.append(e)
+        return e
+
+    map_nest([s for s in body if not isinstance(s, Return)], note)
+    return out
+
+
+def drop_unused(body: Sequence[NestStmt]) -> tuple[NestStmt, ...]:
+    """Without declarations of variables that nothing mentions, such as iterators declared early."""
+    mentioned = {n.name for e in expressions(body) for n in walk(e) if isinstance(n, Var)}
+
+    def keep(s: NestStmt) -> bool:
+        return not (isinstance(s, Declare) and s.value is None and s.name not in mentioned)
+
+    def inner(body: Sequence[NestStmt]) -> tuple[NestStmt, ...]:
+        return tuple(replace(s, body=inner(s.body)) if isinstance(s, Loop) else s for s in body if keep(s))
+
+    return inner(body)
+
+
+def used_names(body: Sequence[NestStmt], buffers: Sequence[Buffer]) -> set[str]:
+    """Names of variables that the nest or an extent mentions."""
+    out = {n.name for e in expressions(body) for n in walk(e) if isinstance(n, Var)}
+    for buffer in buffers:
+        for extent in buffer.extents:
+            out |= extent.names if extent is not None else set()
+    return out

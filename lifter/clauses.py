@@ -1,0 +1,189 @@
+"""The directive against the analysis: what is stated must be what the loops do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from lifter.annotations import OpClause
+from lifter.loop_nest import Loop, LoopNest, NestStmt
+from mdh_core.combine import CombineOp
+from mdh_core.diagnostics import Diagnostic, Related, refuse
+from mdh_core.expr import Load, ScalarType, walk
+from mdh_core.ir import MdhProgram
+from mdh_core.source import Span
+
+SYNONYMS = {"fmin": "min", "fmax": "max"}
+
+
+def loops_of(body: Sequence[NestStmt]) -> Iterator[Loop]:
+    """All loops, outermost first, in the order of the text."""
+    for s in body:
+        if isinstance(s, Loop):
+            yield s
+            yield from loops_of(s.body)
+
+
+def shown_name(loop: Loop) -> str:
+    return loop.source_name or loop.iterator
+
+
+def promised(nest: LoopNest) -> frozenset[str]:
+    """User functions that a clause promises to be associative and commutative."""
+    named = {f for clause in nest.directive.combine_ops for f in clause.functions}
+    return frozenset(named & {f.name for f in nest.functions})
+
+
+def check_names(nest: LoopNest) -> None:
+    """Before lifting: MDH403 and MDH409 for what the nest does not have."""
+    d = nest.directive
+    loops = list(loops_of(nest.body))
+    iterators = {shown_name(x) for x in loops}
+    by_position = [c for c in d.combine_ops if not c.iterator]
+    if by_position and len(by_position) != len(loops):
+        raise refuse(
+            "MDH403",
+            f"{len(by_position)} combine operator{'s' * (len(by_position) != 1)} for "
+            f"{len(loops)} loop{'s' * (len(loops) != 1)}",
+            _whole(d.combine_ops) or d.clause_span("combine_ops") or nest.directive_span,
+            notes=("the loops are " + ", ".join(f"`{shown_name(x)}`" for x in loops),),
+            help="write one operator per loop, outermost first, or `iterator: operator` pairs",
+        )
+    for c in d.combine_ops:
+        if c.iterator and c.iterator not in iterators:
+            raise _unknown(c.iterator, "iterator", sorted(iterators), c.span or d.clause_span("combine_ops"))
+    params = {p.name for p in nest.params if isinstance(p.type, ScalarType) and p.type.is_integer}
+    for sizes in d.sizes:
+        for name, _ in sizes:
+            if name not in params:
+                raise _unknown(name, "size", sorted(params), d.clause_span("sizes"))
+    buffers = {b.name for b in nest.buffers}
+    for group in d.noalias:
+        for name in group:
+            if name not in buffers:
+                raise _unknown(name, "buffer", sorted(buffers), d.clause_span("noalias"))
+
+
+def _whole(clauses: Sequence[OpClause]) -> Span:
+    spans = [c.span for c in clauses if c.span]
+    return Span(spans[0].start, spans[-1].end) if spans else Span(-1, -1)
+
+
+def _unknown(name: str, what: str, known: list[str], span: Span) -> Exception:
+    listed = ", ".join(f"`{k}`" for k in known)
+    return refuse(
+        "MDH409",
+        f"the nest has no {what} `{name}`",
+        span,
+        help=f"it has {listed}" if known else f"it has no {what}",
+    )
+
+
+def check_programs(nest: LoopNest, programs: Sequence[MdhProgram]) -> None:
+    """After lifting: MDH404 and MDH408."""
+    _check_operators(nest, programs)
+    _check_buffers(nest, programs)
+
+
+def _check_operators(nest: LoopNest, programs: Sequence[MdhProgram]) -> None:
+    loops = list(loops_of(nest.body))
+    for n, clause in enumerate(nest.directive.combine_ops):
+        if clause.iterator:
+            mine = [x for x in loops if shown_name(x) == clause.iterator]
+        else:
+            mine = [loops[n]]
+        found: list[CombineOp] = []
+        for p in programs:
+            for d, op in zip(p.hom.dims, p.hom.combine, strict=True):
+                if any(d.name in (x.iterator, shown_name(x)) for x in mine):
+                    found.append(op)
+        if found and not any(agrees(clause, op) for op in found):
+            raise refuse(
+                "MDH404",
+                f"`{shown_name(mine[0])}` is declared `{clause}` but the loop does `{found[0]}`",
+                clause.span or nest.directive.clause_span("combine_ops"),
+                related=(Related(mine[0].span, "this loop"),) if mine[0].span else (),
+                help=f"write `{found[0]}`, or correct the loop",
+            )
+
+
+def agrees(clause: OpClause, op: CombineOp) -> bool:
+    if clause.kind != op.kind:
+        return False
+    if op.function is None:
+        return True
+    names = _parts(op.function.name)
+    stated = [SYNONYMS.get(f, f) for f in clause.functions]
+    return sorted(stated) == sorted(SYNONYMS.get(f, f) for f in names)
+
+
+def _parts(name: str) -> list[str]:
+    return name[1:-1].split(", ") if name.startswith("(") else [name]
+
+
+def _check_buffers(nest: LoopNest, programs: Sequence[MdhProgram]) -> None:
+    d = nest.directive
+    written = {s.buffer for p in programs for s in p.out.stores}
+    read = {a.buffer for p in programs for a in p.inp.accesses}
+    inner = {
+        n.buffer
+        for p in programs
+        for e in (*p.out.initial, *(s.value for s in p.out.stores))
+        if e is not None
+        for n in walk(e)
+        if isinstance(n, Load)
+    }
+    if d.out:
+        _compare("out", d.out, written, frozenset(), nest)
+    if d.inp:
+        # what only starts from or merges with its own old value may be listed or not
+        _compare("inp", d.inp, read | (inner - written), frozenset(inner | (read & written)), nest)
+    if d.access:
+        _check_access(nest, programs)
+
+
+def _compare(clause: str, stated: Sequence[str], found: set[str], either: frozenset[str], nest: LoopNest) -> None:
+    verb = "writes" if clause == "out" else "reads"
+    span = nest.directive.clause_span(clause)
+    extra = sorted(set(stated) - found - either)
+    missing = sorted(found - set(stated) - either)
+    if extra:
+        raise refuse(
+            "MDH408", f"`{extra[0]}` is in `{clause}` but the nest does not {verb[:-1]} it", span, help=_exactly(verb, found)
+        )
+    if missing:
+        raise refuse(
+            "MDH408", f"the nest {verb} `{missing[0]}`, which is not in `{clause}`", span, help=_exactly(verb, found)
+        )
+
+
+def _exactly(verb: str, names: set[str]) -> str:
+    return f"the nest {verb} " + ", ".join(f"`{n}`" for n in sorted(names))
+
+
+def _check_access(nest: LoopNest, programs: Sequence[MdhProgram]) -> None:
+    """The output access of the CC'23 spelling names a buffer and, with plain subscripts, its index."""
+    text = nest.directive.access
+    name = re.split(r"[\[(\s]", text.strip(), maxsplit=1)[0].lstrip("*&")
+    stores = [s for p in programs for s in p.out.stores if s.buffer == name]
+    span = nest.directive.clause_span("access") or nest.directive_span
+    if not stores:
+        written = {s.buffer for p in programs for s in p.out.stores}
+        raise refuse("MDH408", f"the nest does not write `{name}`", span, help=_exactly("writes", written))
+    index = [i.strip() for i in re.findall(r"\[([^\]]*)\]", text)]
+    iterators = {shown_name(x) for x in loops_of(nest.body)}
+    if index and all(i in iterators for i in index):
+        if not any(len(s.index) == len(index) and all(i in a.names for i, a in zip(index, s.index, strict=True)) for s in stores):
+            actual = "".join(f"[{a}]" for a in stores[0].index)
+            raise refuse("MDH408", f"`{text}` is declared but the nest writes `{name}{actual}`", span)
+
+
+def operators_note(programs: Sequence[MdhProgram]) -> str:
+    """``md_hom(i: cc, k: pw(+))``, one per program."""
+    return ", then ".join(
+        "md_hom(" + ", ".join(f"{d.name}: {op}" for d, op in zip(p.hom.dims, p.hom.combine, strict=True)) + ")"
+        for p in programs
+    )
+
+
+__all__ = ["Diagnostic", "agrees", "check_names", "check_programs", "loops_of", "operators_note", "promised"]

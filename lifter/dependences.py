@@ -1,0 +1,153 @@
+"""What the programs of one nest may read while others write, and in which order they run.
+
+A lifted program reads everything before it writes anything.  That agrees with the loops unless a
+cell is written at one point and read at another; then the reader must run before the writer (it read
+the old value) or after it (it read the new one), as another program.  Where one program would have
+to do both, the nest is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lifter.polyhedral import Constraint, at_least, equal, fixed_values, rename, satisfiable
+from mdh_core.diagnostics import Refusal, Related, refuse
+from mdh_core.expr import Affine
+from mdh_core.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    buffer: str
+    index: tuple[Affine, ...]
+    axes: tuple[str, ...]
+    at_output: bool  # by an initial value or an epilogue, not by the scalar function
+    initial: bool
+    span: Span = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    buffer: str
+    index: tuple[Affine, ...]
+    axes: tuple[str, ...]  # concatenated and scanned ones
+    combined: tuple[str, ...]  # reduced ones: the source writes the cell at each of their points
+    at_last: tuple[str, ...]
+    span: Span = field(compare=False)
+
+
+Domain = dict[str, tuple[Constraint, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """``before``: the read may come before the write in the source, at another point or the same;
+    ``after``: it may come after it.  ``within``: at the same output cell, inside its reduction."""
+
+    before: bool
+    after: bool
+    within: bool
+
+
+def order(read: Read, write: Write, domain: Domain, context: tuple[Constraint, ...], nest: tuple[str, ...]) -> Order:
+    """How the reads and writes of one cell are ordered in the source; ``nest``: axes in loop order."""
+    if read.buffer != write.buffer:
+        return Order(False, False, False)
+    points = (*write.axes, *write.combined)
+    primed = {a: f"{a}'" for a in points}
+    base = list(context)
+    for a in read.axes:
+        base += domain[a]
+    for a in points:
+        base += [c.renamed(primed) for c in domain[a]]
+    base += [equal(i, rename(j, primed)) for i, j in zip(read.index, write.index, strict=True)]
+    own = read.initial and read.index == write.index
+    common = [a for a in nest if a in read.axes and a in write.axes]
+    before = after = within = False
+    for level, name in enumerate(common):
+        same = [equal(Affine.of(a), Affine.of(f"{a}'")) for a in common[:level]]
+        x, y = Affine.of(name), Affine.of(f"{name}'")
+        if own and name in write.at_last:
+            continue
+        before = before or satisfiable([*base, *same, at_least(y - x, 1)])
+        after = after or satisfiable([*base, *same, at_least(x - y, 1)])
+    same = [equal(Affine.of(a), Affine.of(f"{a}'")) for a in common]
+    if not own and satisfiable([*base, *same]):
+        if read.at_output or not write.combined:
+            extra = [a for a in read.axes if a not in write.axes]
+            later = [a for a in write.axes if a not in read.axes]
+            if not extra and not later:
+                pass  # the very point
+            else:
+                before = after = True
+        else:
+            within = True
+    return Order(before, after, within)
+
+
+def why_refused(
+    read: Read,
+    write: Write,
+    domain: Domain,
+    context: tuple[Constraint, ...],
+    nest: tuple[str, ...],
+    shown: dict[str, str],
+) -> Refusal:
+    common = [a for a in nest if a in read.axes and a in write.axes]
+    primed = {a: f"{a}'" for a in (*write.axes, *write.combined)}
+    base = list(context) + [c for a in read.axes for c in domain[a]]
+    base += [c.renamed(primed) for a in primed for c in domain[a]]
+    base += [equal(i, rename(j, primed)) for i, j in zip(read.index, write.index, strict=True)]
+    distances = fixed_values(base, tuple(Affine.of(a) - Affine.of(f"{a}'") for a in common))
+    known = [
+        f"`{shown.get(a, a)}` by {d}" for a, d in zip(common, distances, strict=True) if d not in (None, 0)
+    ]
+    notes = ["the read is ahead of the write in " + ", ".join(known)] if known else []
+    label = f"read at `{_text(read, shown)}`"
+    return refuse(
+        "MDH213",
+        f"`{read.buffer}` is read at `{_text(read, shown)}` but written at `{_text(write, shown)}`",
+        read.span,
+        label=label,
+        related=(Related(write.span, f"written at `{_text(write, shown)}`"),) if write.span else (),
+        notes=tuple(notes),
+        help="write to a second buffer"
+        + (", or mark the dimension as `ps` if this is a scan" if known else ""),
+    )
+
+
+def _text(a: Read | Write, shown: dict[str, str]) -> str:
+    return "".join(f"[{rename(i, shown)}]" for i in a.index) or a.buffer
+
+
+def why_not_injective(
+    write: Write, domain: Domain, context: tuple[Constraint, ...], shown: dict[str, str]
+) -> Refusal | None:
+    """MDH208 if two output positions write one cell."""
+    axes = [a for a in write.axes if a not in write.at_last]
+    primed = {a: f"{a}'" for a in axes}
+    base = list(context)
+    for a in axes:
+        base += [*domain[a], *(c.renamed(primed) for c in domain[a])]
+    base += [equal(i, rename(i, primed)) for i in write.index]
+    for level, name in enumerate(axes):
+        same = [equal(Affine.of(a), Affine.of(f"{a}'")) for a in axes[:level]]
+        if satisfiable([*base, *same, at_least(Affine.of(name) - Affine.of(f"{name}'"), 1)]):
+            return refuse(
+                "MDH208",
+                f"iterations of `{shown.get(name, name)}` write the same cell of `{write.buffer}`",
+                write.span,
+                label=f"`{write.buffer}{_text(write, shown)}` is not the same cell only once",
+                help="write each cell once, or combine the values",
+            )
+    return None
+
+
+def meet(a: Write, b: Write, domain: Domain, context: tuple[Constraint, ...]) -> bool:
+    """May two stores write one cell?"""
+    if a.buffer != b.buffer:
+        return False
+    primed = {x: f"{x}'" for x in b.axes}
+    base = [*context, *(c for x in a.axes for c in domain[x])]
+    base += [c.renamed(primed) for x in b.axes for c in domain[x]]
+    return satisfiable([*base, *(equal(i, rename(j, primed)) for i, j in zip(a.index, b.index, strict=True))])

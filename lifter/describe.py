@@ -1,0 +1,83 @@
+"""A lifted nest as the JSON of ``show --as json`` (interface.md, section 2)."""
+
+from __future__ import annotations
+
+from lifter.lift import LiftedNest
+from mdh_core.diagnostics import Diagnostic
+from mdh_core.expr import BOOL, DOUBLE, FLOAT, INT32, Load, Type, walk
+from mdh_core.ir import MdhProgram
+from mdh_core.show import scalar_text
+from mdh_core.source import SourceFile
+
+Json = dict[str, object]
+
+
+def to_json(lifted: LiftedNest, source: SourceFile | None = None) -> Json:
+    """One entry of ``nests``; ``source`` gives line numbers, without it they are 0."""
+    nest = lifted.nest
+    return {
+        "name": nest.name,
+        "file": nest.file,
+        "line": source.line_col(nest.span.start)[0] if source is not None and nest.span else 0,
+        "status": lifted.status,
+        "program": [program_json(p) for p in lifted.program],
+        "diagnostics": [diagnostic_json(d, source) for d in lifted.diagnostics],
+    }
+
+
+def program_json(p: MdhProgram) -> Json:
+    outputs: dict[str, list[list[str]]] = {}
+    for s in p.out.stores:
+        outputs.setdefault(s.buffer, []).append([str(a) for a in s.index])
+    inputs: dict[str, list[list[str]]] = {}
+    for a in p.inp.accesses:
+        inputs.setdefault(a.buffer, []).append([str(i) for i in a.index])
+    return {
+        "kind": "md_hom",
+        "dims": [
+            {"name": d.name, "extent": str(d.size), "op": str(op)}
+            for d, op in zip(p.hom.dims, p.hom.combine, strict=True)
+        ],
+        "inputs": [
+            {"buffer": b, "type": type_text(p.buffer(b).type), "accesses": accesses}
+            for b, accesses in inputs.items()
+        ],
+        "outputs": [
+            {
+                "buffer": b,
+                "type": type_text(p.buffer(b).type),
+                "accesses": accesses,
+                "accumulates": accumulates(p, b),
+            }
+            for b, accesses in outputs.items()
+        ],
+        "scalar_function": scalar_text(p),
+    }
+
+
+def accumulates(p: MdhProgram, buffer: str) -> bool:
+    """Does a result start from the buffer's old value, or merge with it?"""
+    exprs = [e for e in p.out.initial if e is not None]
+    exprs += [s.value for s in p.out.stores if s.buffer == buffer]
+    return any(isinstance(n, Load) and n.buffer == buffer for e in exprs for n in walk(e))
+
+
+def diagnostic_json(d: Diagnostic, source: SourceFile | None = None) -> Json:
+    line, column = d.position(source)
+    return {
+        "severity": d.severity,
+        "code": d.code,
+        "message": d.message,
+        "line": line,
+        "column": column,
+        "label": d.label,
+        "notes": list(d.notes),
+        "help": d.help,
+    }
+
+
+def type_text(t: Type) -> str:
+    """The type in C."""
+    if t in (FLOAT, DOUBLE, BOOL):
+        return str(t)
+    return "int" if t == INT32 else f"{t}_t" if str(t).rstrip("0123456789") in ("int", "uint") else str(t)

@@ -1,0 +1,540 @@
+"""Nests in normal form: loops count from 0 by 1, subscripts are affine, flat arrays have their shape.
+
+before   for (j = 2; j < n; j += 2) { p = i*K + j;  x += A[p]; }
+after    for j in [0, ceil((n - 2)/2)): { p = i*K + (2 + 2*j);  x += A[i][2 + 2*j]; }
+
+Scalars that a subscript mentions are replaced by their value.  All expressions of a normal nest are
+over axes (``Var(name, INT64)``, counting from 0), parameters and scalars; the subscripts of a
+``Load`` are ``affine_expr`` of an ``Affine``, so that equal cells are equal expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Union
+
+from lifter.delinearise import FlatAccess, Poly, as_polynomial, find_shape
+from lifter.loop_nest import Loop, LoopNest, NestStmt
+from lifter.polyhedral import Constraint, at_least
+from mdh_core.diagnostics import Related, refuse
+from mdh_core.expr import (
+    INT32,
+    INT64,
+    Affine,
+    Assign,
+    Binary,
+    Cast,
+    Const,
+    Declare,
+    Expr,
+    If,
+    Load,
+    ScalarType,
+    Select,
+    Unary,
+    Var,
+    While,
+    affine_expr,
+    as_affine,
+    map_children,
+    map_stmts,
+    rewrite,
+    substitute,
+    variables,
+    walk,
+)
+from mdh_core.ir import Buffer, Param, Size
+from mdh_core.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A loop's index set: ``name`` runs over [0, size); the iterator is ``lower + step * name``."""
+
+    name: str
+    size: Size
+    lower: Affine
+    step: int
+    loop: Loop = field(compare=False, repr=False)
+
+    @property
+    def source_name(self) -> str:
+        return self.loop.source_name or self.name
+
+    @property
+    def domain(self) -> tuple[Constraint, ...]:
+        return axis_domain(self.name, self.size)
+
+    @property
+    def reach(self) -> Affine | None:
+        """The greatest index where it is affine."""
+        return self.size.span - 1 if self.size.step == 1 else None
+
+
+def axis_domain(name: str, size: Size) -> tuple[Constraint, ...]:
+    i = Affine.of(name)
+    return (at_least(i), Constraint(size.span - 1 - i * size.step))
+
+
+@dataclass(frozen=True, slots=True)
+class AxisLoop:
+    axis: Axis
+    body: tuple[NormalStmt, ...]
+
+
+NormalStmt = Union[AxisLoop, Declare, Assign, If, While]
+
+
+@dataclass(frozen=True, slots=True)
+class NormalNest:
+    body: tuple[NormalStmt, ...]
+    axes: dict[str, Axis]
+    buffers: dict[str, Buffer]
+    context: tuple[Constraint, ...]  # facts about parameters
+    assumptions: tuple[tuple[str, Affine], ...]  # buffer, and what its shape needs to be >= 0
+    accesses: tuple[RawAccess, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RawAccess:
+    """A reference in the text: where it stands, what it reads or writes, and when."""
+
+    buffer: str
+    index: tuple[Poly, ...]
+    axes: tuple[Axis, ...]  # enclosing loops, outermost first
+    facts: tuple[Constraint, ...]  # domain of the loops and affine conditions around it
+    written: bool
+    conditional: bool
+    span: Span
+
+
+def is_load_of(e: Expr, names: frozenset[str] | set[str]) -> bool:
+    return any(isinstance(n, Load) and n.buffer in names for n in walk(e))
+
+
+# --------------------------------------------------------------------------- statements in general
+
+
+def assigned_scalars(body: Sequence[NormalStmt | NestStmt]) -> set[str]:
+    """Names of scalar variables that a statement list assigns (declarations are no assignment)."""
+    return {name for t, _ in _targets(body) if (name := _scalar(t)) is not None}
+
+
+def assigned_buffers(body: Sequence[NormalStmt | NestStmt]) -> set[str]:
+    return {place.buffer for t, _ in _targets(body) if isinstance(place := base_of(t), Load)}
+
+
+def base_of(target: Expr) -> Expr:
+    """The variable or cell that an assignment to ``target`` changes."""
+    while not isinstance(target, (Var, Load)):
+        target = getattr(target, "a")  # noqa: B009 - Field
+    return target
+
+
+def declared(body: Sequence[NormalStmt | NestStmt]) -> set[str]:
+    """Names declared directly in a statement list (not in inner blocks)."""
+    return {s.name for s in body if isinstance(s, Declare)}
+
+
+def _scalar(target: Expr) -> str | None:
+    base = base_of(target)
+    return base.name if isinstance(base, Var) else None
+
+
+def _targets(body: Sequence[NormalStmt | NestStmt]) -> Iterator[tuple[Expr, Span]]:
+    for s in body:
+        match s:
+            case Assign(target=target, span=span):
+                yield target, span
+            case If(then=then, other=other):
+                yield from _targets(then)  # type: ignore[arg-type]
+                yield from _targets(other)  # type: ignore[arg-type]
+            case While(body=inner):
+                yield from _targets(inner)  # type: ignore[arg-type]
+            case Loop(body=nested) :
+                yield from _targets(nested)
+            case AxisLoop(body=axis_body):
+                yield from _targets(axis_body)
+            case Declare(name=name, type=t, value=value, span=span):
+                if value is not None:
+                    yield Var(name, t), span
+
+
+# --------------------------------------------------------------------------- the pass
+
+
+def normalise(nest: LoopNest) -> NormalNest:
+    """Raises ``Refusal``: MDH201, MDH202, MDH206, MDH214."""
+    walker = _Walker(nest)
+    body = walker.statements(nest.body, {})
+    return _with_shapes(nest, walker, body)
+
+
+def _with_shapes(nest: LoopNest, walker: _Walker, body: tuple[NormalStmt, ...]) -> NormalNest:
+    buffers = {b.name: b for b in nest.buffers}
+    chosen: dict[tuple[str, tuple[Poly, ...]], tuple[Affine, ...]] = {}
+    assumptions: list[tuple[str, Affine]] = []
+    for name, buffer in buffers.items():
+        uses = [a for a in walker.accesses if a.buffer == name]
+        if buffer.rank == 1 and uses:
+            buffers[name], needed = _delinearise(buffer, uses, chosen)
+            assumptions += [(name, a) for a in needed]
+        for use in uses:
+            key = (name, use.index)
+            if key in chosen:
+                continue
+            index = []
+            for p in use.index:
+                a = p.affine
+                if a is None:
+                    raise _not_affine(buffer, p, use)
+                index.append(a)
+            chosen[key] = tuple(index)
+
+    def finish(e: Expr) -> Expr | None:
+        if not isinstance(e, Load):
+            return None
+        polys = tuple(as_polynomial(i) or Poly() for i in e.index)
+        return replace(e, index=tuple(affine_expr(a) for a in chosen[e.buffer, polys]))
+
+    return NormalNest(
+        _map_expressions(body, lambda e: rewrite(e, finish)),
+        walker.axes,
+        buffers,
+        walker.context,
+        tuple(assumptions),
+        tuple(
+            replace(a, index=tuple(Poly.from_affine(x) for x in chosen[a.buffer, a.index]))
+            for a in walker.accesses
+        ),
+    )
+
+
+def _delinearise(
+    buffer: Buffer,
+    uses: list[RawAccess],
+    chosen: dict[tuple[str, tuple[Poly, ...]], tuple[Affine, ...]],
+) -> tuple[Buffer, tuple[Affine, ...]]:
+    flat: dict[tuple[tuple[Poly, ...], tuple[Constraint, ...]], FlatAccess] = {}
+    for use in uses:
+        inside = frozenset(a.name for a in use.axes)
+        for m, _ in use.index[0].terms:
+            if sum(n in inside for n in m) > 1:
+                raise _not_affine(buffer, use.index[0], use)
+        reach = tuple((a.name, a.reach) for a in use.axes if a.reach is not None)
+        flat[use.index, use.facts] = FlatAccess(use.index[0], inside, use.facts, reach)
+    shape = find_shape(tuple(flat.values()), any(u.written for u in uses))
+    if shape is None:
+        first = next((u for u in uses if u.index[0].affine is None), uses[0])
+        others = tuple(
+            Related(u.span, "also accessed here") for u in uses if u.index != first.index and u.span
+        )
+        raise refuse(
+            "MDH206",
+            f"flat index of `{buffer.name}` could not be taken apart",
+            first.span,
+            related=others[:1],
+            label=f"`{buffer.name}` has no shape that fits all of its accesses",
+            help=f"declare `{buffer.name}` with its dimensions, for example as a pointer to rows",
+        )
+    for (key, _), index in zip(flat, shape.indices, strict=True):
+        chosen[buffer.name, key] = index
+    if not shape.extents:
+        return buffer, ()
+    return replace(buffer, extents=(None, *shape.extents)), shape.assumptions
+
+
+def _not_affine(buffer: Buffer, p: Poly, use: RawAccess) -> Exception:
+    inside = {a.name: a.source_name for a in use.axes}
+    product = next((m for m, _ in p.terms if len(m) > 1), ())
+    text = "*".join(inside.get(n, n) for n in product)
+    return refuse(
+        "MDH201",
+        f"index of `{buffer.name}` is not affine",
+        use.span,
+        label=f"`{text}` is not linear in the loop iterators" if text else "",
+        help="use subscripts that are linear in the iterators, or keep this nest as it is",
+    )
+
+
+class _Walker:
+    """One walk over the nest: iterators and subscripts rewritten, accesses recorded."""
+
+    def __init__(self, nest: LoopNest) -> None:
+        self.nest = nest
+        self.axes: dict[str, Axis] = {}
+        self.accesses: list[RawAccess] = []
+        self.iterators: dict[str, Expr] = {}
+        self.buffers = {b.name: b for b in nest.buffers}
+        self.assigned = assigned_scalars(nest.body)
+        self.written = assigned_buffers(nest.body)
+        self.params = {p.name: p for p in nest.params}
+        self.context = tuple(
+            at_least(Affine.of(p.name))
+            for p in nest.params
+            if isinstance(p.type, ScalarType) and p.type.kind in ("uint", "bool")
+        )
+        self.stack: tuple[Axis, ...] = ()
+        self.facts: tuple[Constraint, ...] = self.context
+        self.under_condition = False
+
+    # ----------------------------------------------------------------- statements
+
+    def statements(self, body: Sequence[NestStmt], known: dict[str, Expr]) -> tuple[NormalStmt, ...]:
+        return tuple(self.statement(s, known) for s in body)
+
+    def statement(self, s: NestStmt, known: dict[str, Expr]) -> NormalStmt:
+        match s:
+            case Loop():
+                return self.loop(s, known)
+            case Declare(name=name, value=value):
+                new = None if value is None else self.expression(value, known, s.span)
+                self.learn(name, new, known)
+                return replace(s, value=new)
+            case Assign(target=target, value=value):
+                new = self.expression(value, known, s.span)
+                place = self.target(target, known, s.span)
+                if isinstance(place, Var):
+                    self.learn(place.name, new, known)
+                return replace(s, target=place, value=new)
+            case If(cond=cond, then=then, other=other):
+                c = self.expression(cond, known, s.span)
+                branches = []
+                after = []
+                for inner, wanted in ((then, True), (other, False)):
+                    copy = dict(known)
+                    with _Guard(self, self.facts_of(c, wanted, copy)):
+                        branches.append(tuple(self.statement(t, copy) for t in inner))  # type: ignore[arg-type]
+                    after.append(copy)
+                for name in sorted(set(known) | set(after[0]) | set(after[1])):
+                    if after[0].get(name) == after[1].get(name) and name in after[0]:
+                        known[name] = after[0][name]
+                    else:
+                        known.pop(name, None)
+                return replace(s, cond=c, then=branches[0], other=branches[1])  # type: ignore[arg-type]
+            case While(cond=cond, body=inner):
+                for name in assigned_scalars(inner):  # type: ignore[arg-type]
+                    known.pop(name, None)
+                c = self.expression(cond, known, s.span)
+                copy = dict(known)
+                with _Guard(self, ()):
+                    new_body = tuple(self.statement(t, copy) for t in inner)  # type: ignore[arg-type]
+                return replace(s, cond=c, body=new_body)  # type: ignore[arg-type]
+        raise AssertionError(s)
+
+    def learn(self, name: str, value: Expr | None, known: dict[str, Expr]) -> None:
+        """Remember a scalar's value where it is a polynomial of iterators and parameters."""
+        value = None if value is None else substitute(value, known)
+        known.pop(name, None)
+        if value is None or variables(value) & self.assigned or sum(1 for _ in walk(value)) > 500:
+            return
+        if as_polynomial(value) is not None:
+            known[name] = value
+
+    def loop(self, loop: Loop, known: dict[str, Expr]) -> AxisLoop:
+        lower = self.bound(loop.lower, loop, known)
+        upper = self.bound(loop.upper, loop, known)
+        if loop.step > 0:
+            size = Size(upper - lower, loop.step)
+        else:
+            size = Size(lower - upper, -loop.step)
+        axis = Axis(loop.iterator, size, lower, loop.step, loop)
+        i: Expr = Var(loop.iterator, INT64)
+        if loop.step != 1:
+            i = Binary("*", Const(loop.step, INT64), i, INT64)
+        if lower != Affine.number(0):
+            i = Binary("+", affine_expr(lower, self.param_types()), i, INT64)
+        self.axes[axis.name] = axis
+        self.iterators[loop.iterator] = i if loop.type == INT64 else Cast(i, loop.type)
+        changed = assigned_scalars(loop.body)
+        for name in [n for n, v in known.items() if n in changed or variables(v) & changed]:
+            del known[name]
+        inside = dict(known)
+        outer_stack, outer_facts = self.stack, self.facts
+        self.stack, self.facts = (*outer_stack, axis), (*outer_facts, *axis.domain)
+        body = tuple(self.statement(s, inside) for s in loop.body)
+        self.stack, self.facts = outer_stack, outer_facts
+        return AxisLoop(axis, body)
+
+    def param_types(self) -> dict[str, ScalarType]:
+        return {n: p.type for n, p in self.params.items() if isinstance(p.type, ScalarType)}
+
+    def bound(self, e: Expr, loop: Loop, known: dict[str, Expr]) -> Affine:
+        e = substitute(e, known)
+        name = loop.source_name or loop.iterator
+        outer = [a for a in self.stack if a.name in variables(e)]
+        if outer:
+            raise refuse(
+                "MDH202",
+                f"bound of the loop over `{name}` depends on the outer iterator `{outer[0].source_name}`",
+                loop.span,
+                related=(Related(outer[0].loop.span, "the outer loop"),) if outer[0].loop.span else (),
+                label="the iteration space is not rectangular",
+                help="loop over the whole range and guard the body with an `if`, or keep this nest as it is",
+            )
+        moving = sorted(variables(e) & self.assigned)
+        if moving:
+            raise refuse(
+                "MDH202",
+                f"bound of the loop over `{name}` changes while the nest runs",
+                loop.span,
+                label=f"`{moving[0]}` is assigned inside the nest",
+                help="compute the bound before the nest",
+            )
+        if any(isinstance(n, Load) for n in walk(e)):
+            raise refuse(
+                "MDH202",
+                f"bound of the loop over `{name}` is read from memory",
+                loop.span,
+                help="copy the bound into a variable before the nest",
+            )
+        a = as_affine(e)
+        if a is None:
+            raise refuse("MDH202", f"bound of the loop over `{name}` is not affine", loop.span)
+        return a
+
+    # ----------------------------------------------------------------- expressions
+
+    def expression(self, e: Expr, known: dict[str, Expr], span: Span) -> Expr:
+        """Iterators replaced, subscripts rewritten and recorded; conditions guard what they select."""
+        match e:
+            case Var(name=name) if name in self.iterators:
+                return self.iterators[name]
+            case Load():
+                return self.load(e, known, span, written=False)
+            case Select(cond=cond, then=then, other=other):
+                c = self.expression(cond, known, span)
+                with _Guard(self, self.facts_of(c, True, known)):
+                    t = self.expression(then, known, span)
+                with _Guard(self, self.facts_of(c, False, known)):
+                    o = self.expression(other, known, span)
+                return replace(e, cond=c, then=t, other=o)
+            case Binary(op="&&" | "||" as op, a=a, b=b):
+                x = self.expression(a, known, span)
+                with _Guard(self, self.facts_of(x, op == "&&", known)):
+                    y = self.expression(b, known, span)
+                return replace(e, a=x, b=y)
+            case _:
+                return map_children(e, lambda child: self.expression(child, known, span))
+
+    def target(self, e: Expr, known: dict[str, Expr], span: Span) -> Expr:
+        match e:
+            case Load():
+                return self.load(e, known, span, written=True)
+            case Var():
+                return e
+            case _:
+                return map_children(e, lambda child: self.target(child, known, span))
+
+    def load(self, e: Load, known: dict[str, Expr], span: Span, written: bool) -> Load:
+        where = e.span or span
+        index = tuple(self.subscript(i, e, known, where) for i in e.index)
+        polys = tuple(p for _, p in index)
+        self.accesses.append(
+            RawAccess(e.buffer, polys, self.stack, self.facts, written, self.under_condition, where)
+        )
+        return replace(e, index=tuple(i for i, _ in index), span=where)
+
+    def subscript(self, e: Expr, load: Load, known: dict[str, Expr], span: Span) -> tuple[Expr, Poly]:
+        loads = [n for n in walk(e) if isinstance(n, Load)]
+        if loads:
+            raise refuse(
+                "MDH214",
+                f"index of `{load.buffer}` depends on data",
+                span,
+                label=f"this subscript reads `{loads[0].buffer}`",
+                help="gather the values into an array of their own before the nest",
+            )
+        new = substitute(e, {**self.iterators, **known})
+        unknown = sorted(variables(new) & self.assigned)
+        if unknown:
+            raise refuse(
+                "MDH201",
+                f"index of `{load.buffer}` is not affine",
+                span,
+                label=f"`{unknown[0]}` has no value that is linear in the loop iterators",
+                help=f"write the value of `{unknown[0]}` in terms of the iterators",
+            )
+        p = as_polynomial(new)
+        if p is None:
+            raise refuse(
+                "MDH201",
+                f"index of `{load.buffer}` is not affine",
+                span,
+                label="not linear in the loop iterators",
+                help="use subscripts that are linear in the iterators, such as `2*i + j - 1`",
+            )
+        return new, p
+
+    # ----------------------------------------------------------------- conditions
+
+    def facts_of(self, cond: Expr, wanted: bool, known: dict[str, Expr]) -> tuple[Constraint, ...]:
+        return tuple(affine_facts(substitute(cond, known), wanted))
+
+
+class _Guard:
+    def __init__(self, walker: _Walker, facts: tuple[Constraint, ...]) -> None:
+        self.walker, self.facts = walker, facts
+
+    def __enter__(self) -> None:
+        self.before = (self.walker.facts, self.walker.under_condition)
+        self.walker.facts = (*self.walker.facts, *self.facts)
+        self.walker.under_condition = True
+
+    def __exit__(self, *_: object) -> None:
+        self.walker.facts, self.walker.under_condition = self.before
+
+
+_NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+
+
+def affine_facts(cond: Expr, wanted: bool) -> list[Constraint]:
+    """What is known about iterators and parameters where ``cond`` is (not) true; not complete."""
+    match cond:
+        case Binary(op="&&", a=a, b=b) if wanted:
+            return affine_facts(a, True) + affine_facts(b, True)
+        case Binary(op="||", a=a, b=b) if not wanted:
+            return affine_facts(a, False) + affine_facts(b, False)
+        case Unary(op="!", a=a):
+            return affine_facts(a, not wanted)
+        case Cast(a=a):
+            return affine_facts(a, wanted) if is_condition(a) else []
+        case Binary(op=op, a=a, b=b) if op in _NEGATED:
+            x, y = as_affine(a), as_affine(b)
+            if x is None or y is None:
+                return []
+            relation = op if wanted else _NEGATED[op]
+            match relation:
+                case "<":
+                    return [Constraint(y - x - 1)]
+                case "<=":
+                    return [Constraint(y - x)]
+                case ">":
+                    return [Constraint(x - y - 1)]
+                case ">=":
+                    return [Constraint(x - y)]
+                case "==":
+                    return [Constraint(x - y, equality=True)]
+    return []
+
+
+def is_condition(e: Expr) -> bool:
+    return isinstance(e, Binary) and e.type == INT32 and (e.op in _NEGATED or e.op in ("&&", "||"))
+
+
+def depends_on_data(cond: Expr, axes: dict[str, Axis], params: Sequence[Param]) -> bool:
+    """Does a condition mention anything but iterators and parameters?"""
+    names = set(axes) | {p.name for p in params}
+    return any(isinstance(n, Load) for n in walk(cond)) or not variables(cond) <= names
+
+
+def _map_expressions(body: tuple[NormalStmt, ...], f: Callable[[Expr], Expr]) -> tuple[NormalStmt, ...]:
+    out: list[NormalStmt] = []
+    for s in body:
+        if isinstance(s, AxisLoop):
+            out.append(AxisLoop(s.axis, _map_expressions(s.body, f)))
+        else:
+            out += map_stmts((s,), f)  # type: ignore[arg-type]
+    return tuple(out)
+

@@ -1,0 +1,134 @@
+"""Integer points of affine constraints: the only module that imports ``islpy``.
+
+Everything is asked by *name*: a constraint is an ``Affine`` value over iterators and parameters that is
+zero or not negative.  Parameters are unknowns like the others, so "satisfiable" means "for some
+sizes".  Each question may use a bounded number of isl operations; where the bound is met the answer
+is the careful one.
+
+>>> n, i = Affine.of("n"), Affine.of("i")
+>>> satisfiable([at_least(i), at_least(n - i - 1), equal(i, n)])
+False
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+import islpy as isl
+
+from mdh_core.expr import Affine
+
+MAX_OPERATIONS = 2_000_000
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """``value == 0`` if ``equality``, otherwise ``value >= 0``."""
+
+    value: Affine
+    equality: bool = False
+
+    def renamed(self, names: dict[str, str]) -> Constraint:
+        return Constraint(rename(self.value, names), self.equality)
+
+
+def rename(a: Affine, names: dict[str, str]) -> Affine:
+    return a.substitute({old: Affine.of(new) for old, new in names.items()})
+
+
+def at_least(a: Affine, bound: int = 0) -> Constraint:
+    """``a >= bound``."""
+    return Constraint(a - bound)
+
+
+def less(a: Affine, b: Affine) -> Constraint:
+    """``a < b``."""
+    return Constraint(b - a - 1)
+
+
+def equal(a: Affine, b: Affine) -> Constraint:
+    return Constraint(a - b, equality=True)
+
+
+def satisfiable(constraints: Iterable[Constraint]) -> bool:
+    """Is there an integer point? True also where isl gave up."""
+    return _satisfiable(frozenset(constraints))
+
+
+@lru_cache(maxsize=20_000)
+def _satisfiable(constraints: frozenset[Constraint]) -> bool:
+    if any(c.value.is_constant and not _holds(c) for c in constraints):
+        return False
+    rows = sorted(constraints, key=lambda c: (c.value.terms, c.value.const, c.equality))
+    names = {name: f"x{k}" for k, name in enumerate(sorted({n for c in rows for n in c.value.names}))}
+    if not names:
+        return True
+    answer = _bounded(lambda: bool(isl.Set(_text(rows, names, list(names.values()))).is_empty()))
+    return answer is not True
+
+
+def _holds(c: Constraint) -> bool:
+    return c.value.const == 0 if c.equality else c.value.const >= 0
+
+
+def fixed_values(constraints: Iterable[Constraint], targets: tuple[Affine, ...]) -> tuple[int | None, ...]:
+    """Per target its value if it is the same in all points, otherwise None."""
+    rows = list(constraints)
+    outputs = [f"d{k}" for k in range(len(targets))]
+    rows += [equal(Affine.of(f"={name}"), t) for name, t in zip(outputs, targets, strict=True)]
+    used = sorted({n for c in rows for n in c.value.names if not n.startswith("=")})
+    names = {name: f"x{k}" for k, name in enumerate(used)} | {f"={name}": name for name in outputs}
+
+    def ask() -> tuple[int | None, ...]:
+        points = isl.Set(_text(rows, names, outputs)).compute_divs().detect_equalities()
+        values = [points.plain_get_val_if_fixed(isl.dim_type.set, k) for k in range(len(outputs))]
+        return tuple(int(v.to_python()) if v.is_int() else None for v in values)
+
+    return _bounded(ask) or (None,) * len(targets)
+
+
+def reaches(
+    domain: Iterable[Constraint], facts: Iterable[Constraint], value: Affine, inner: frozenset[str]
+) -> bool:
+    """Is every ``value`` over the domain at most one that also fulfils the facts, for all sizes?
+
+    ``inner``: the names that are iterators.  False also where isl gave up.
+    """
+    v = Affine.of("=v")
+    every = [*domain, equal(v, value)]
+    some = [*domain, *facts, at_least(value - v)]
+    used = sorted({n for c in (*every, *some) for n in c.value.names} - {"=v"})
+    names = {name: f"x{k}" for k, name in enumerate(used)} | {"=v": "v"}
+    outputs = [*(names[n] for n in used if n not in inner), "v"]
+
+    def ask() -> bool:
+        return bool(isl.Set(_text(every, names, outputs)) <= isl.Set(_text(some, names, outputs)))
+
+    return _bounded(ask) is True
+
+
+def _text(rows: list[Constraint], names: dict[str, str], outputs: list[str]) -> str:
+    body = " and ".join(
+        f"{rename(c.value, names)} {'=' if c.equality else '>='} 0" for c in rows
+    )
+    hidden = [name for name in names.values() if name not in outputs]
+    body = f"exists {', '.join(hidden)}: {body}" if hidden else body
+    return f"{{ [{', '.join(outputs)}] : {body} }}"
+
+
+def _bounded(ask: Callable[[], T]) -> T | None:
+    """The answer, or None where isl needs more than ``MAX_OPERATIONS``."""
+    context = isl.DEFAULT_CONTEXT
+    context.reset_operations()
+    context.set_max_operations(MAX_OPERATIONS)
+    try:
+        return ask()
+    except isl.Error:
+        return None
+    finally:
+        context.reset_operations()
+        context.set_max_operations(0)

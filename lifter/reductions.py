@@ -1,0 +1,573 @@
+"""Reduction recognition: which function an update combines with, and why not.
+
+before   s = x > s ? x : s        the value of ``s`` after one iteration, over its value before, ``A``
+after    Update(max, element=x)   s becomes  A max x
+
+Every spelling is brought to ``A ⊕ element`` where the element does not mention ``A``; the functions are
+rows of ``mdh_core.combine``.  A guarded update combines with the neutral element where the guard does
+not hold.  Arg-min and arg-max update several variables under one comparison (``infer_arg``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mdh_core.combine import CombineFunction, arg_operator, left, right, scalar_operator, user_operator
+from mdh_core.expr import (
+    INT32,
+    INT64,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Function,
+    MakeRecord,
+    RecordType,
+    Return,
+    ScalarType,
+    Select,
+    Type,
+    Unary,
+    Var,
+    substitute,
+    walk,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What the nest allows: ``exact`` forbids every regrouping of floating-point operations."""
+
+    exact: bool = False
+    functions: Mapping[str, Function] = field(default_factory=dict)
+    promised: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    function: CombineFunction
+    element: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class SetOnce:
+    """``if (cond) A = constant``: whether any iteration fulfils ``cond`` decides."""
+
+    cond: Expr
+    constant: Const
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """The reason in the user's terms, and what would help."""
+
+    reason: str
+    help: str = ""
+
+
+# --------------------------------------------------------------------------- small tools
+
+
+def mentions(e: Expr, part: Expr) -> bool:
+    return any(n == part for n in walk(e))
+
+
+def preserves(source: Type, target: Type) -> bool:
+    """Does a conversion keep every value?"""
+    if not isinstance(source, ScalarType) or not isinstance(target, ScalarType):
+        return source == target
+    if source == target or source.kind == "bool":
+        return True
+    if source.is_float:
+        return target.is_float and target.bits >= source.bits
+    if target.is_float:
+        return source.bits <= (16 if target.bits == 32 else 32)
+    if target.kind == "bool":
+        return False
+    if source.kind == "uint":
+        return target.bits > source.bits or (target.kind == "uint" and target.bits == source.bits)
+    return target.kind == "int" and target.bits >= source.bits
+
+
+def strip(e: Expr) -> Expr:
+    """The expression without outer conversions that keep every value."""
+    while isinstance(e, Cast) and preserves(e.a.type, e.type):
+        e = e.a
+    return e
+
+
+def cast(e: Expr, t: Type) -> Expr:
+    """``e`` converted to ``t``; conversions there and back disappear."""
+    if isinstance(e, Cast) and e.a.type == t and preserves(t, e.type):
+        return e.a
+    if e.type == t or not isinstance(t, ScalarType):
+        return e
+    inner = strip(e)
+    if inner.type == t:
+        return inner
+    if isinstance(e, Select):
+        return Select(e.cond, cast(e.then, t), cast(e.other, t), t)
+    return Cast(inner if preserves(inner.type, t) else e, t)
+
+
+def truth(e: Expr) -> Expr:
+    """``e != 0`` as a value 0 or 1 of type ``INT32``."""
+    e = strip(e)
+    if isinstance(e, Binary) and (e.op in ("&&", "||") or e.op in _SWAPPED):
+        return e
+    if isinstance(e, Unary) and e.op == "!":
+        return e
+    return Binary("!=", e, number(0, e.type), INT32)
+
+
+def number(value: int, t: Type) -> Const:
+    assert isinstance(t, ScalarType)
+    return Const(float(value) if t.is_float else value, t)
+
+
+def conjuncts(e: Expr) -> list[Expr]:
+    if isinstance(e, Cast) and isinstance(e.a, Binary) and e.a.op == "&&":
+        return conjuncts(e.a)
+    if isinstance(e, Binary) and e.op == "&&":
+        return conjuncts(e.a) + conjuncts(e.b)
+    return [e]
+
+
+def conjunction(parts: list[Expr]) -> Expr:
+    out = parts[0]
+    for p in parts[1:]:
+        out = Binary("&&", out, p, INT32)
+    return out
+
+
+_SWAPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
+_NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+
+
+def negate(cond: Expr) -> Expr:
+    """The opposite condition; a comparison of floating-point values keeps its ``!`` (NaN)."""
+    if isinstance(cond, Unary) and cond.op == "!":
+        return truth(cond.a)
+    if isinstance(cond, Binary) and cond.op in _NEGATED and not _is_float(cond.a.type):
+        return Binary(_NEGATED[cond.op], cond.a, cond.b, INT32)
+    return Unary("!", cond, INT32)
+
+
+def _is_float(t: Type) -> bool:
+    return isinstance(t, ScalarType) and t.is_float
+
+
+def neutral(f: CombineFunction) -> Const | None:
+    """A neutral element that changes no bit: -0.0 for floating-point addition."""
+    if f.identity is None or f.arity != 1:
+        return None
+    if f.name == "+" and _is_float(f.types[0]):
+        return Const(-0.0, f.identity[0].type)
+    return f.identity[0]
+
+
+# --------------------------------------------------------------------------- one variable
+
+
+def infer(value: Expr, a: Expr, rules: Rules) -> Update | SetOnce | WhyNot:
+    """``value`` as ``a ⊕ element``; the element has the type of ``a``."""
+    t = a.type
+    if isinstance(value, Cast) and isinstance(value.a, Select):
+        value = cast(value, t)
+    match value:
+        case Select(cond=cond, then=then, other=other):
+            if mentions(cond, a):
+                return _extremum(value, a, rules)
+            return _guarded(cond, then, other, a, rules)
+        case Call():
+            return _call(value, a, rules)
+        case MakeRecord():
+            return WhyNot("its fields are not updated one by one by known operators")
+    if isinstance(t, RecordType):
+        return WhyNot("no combine function is applied to it")
+    if value.type != t:
+        return WhyNot("the types of the variable and its new value differ")
+    core: Expr = value
+    while isinstance(core, Cast) and isinstance(core.a.type, ScalarType):
+        core = core.a
+    if isinstance(core, Binary) and core.op in ("&&", "||"):
+        return _logical(core, a)
+    if isinstance(core, Call):
+        return _call(core, a, rules)
+    return _arithmetic(value, a, rules)
+
+
+def _guarded(cond: Expr, then: Expr, other: Expr, a: Expr, rules: Rules) -> Update | SetOnce | WhyNot:
+    if other == a:
+        return _masked(cond, infer(then, a, rules) if mentions(then, a) else None, then, rules)
+    if then == a:
+        return _masked(negate(cond), infer(other, a, rules) if mentions(other, a) else None, other, rules)
+    if not (mentions(then, a) and mentions(other, a)):
+        return WhyNot("it is overwritten in some iterations and updated in others")
+    x, y = infer(then, a, rules), infer(other, a, rules)
+    if isinstance(x, WhyNot):
+        return x
+    if isinstance(y, WhyNot):
+        return y
+    if isinstance(x, Update) and isinstance(y, Update) and x.function == y.function:
+        return Update(x.function, Select(cond, x.element, y.element, a.type))
+    return WhyNot("the branches of a condition update it by different operators")
+
+
+def _masked(
+    cond: Expr, update: Update | SetOnce | WhyNot | None, value: Expr, rules: Rules
+) -> Update | SetOnce | WhyNot:
+    if update is None:
+        if isinstance(strip(value), Const) and isinstance(value.type, ScalarType):
+            return SetOnce(cond, Const(_constant(value), value.type))
+        return WhyNot("it keeps the value of the last iteration that fulfils a condition")
+    if isinstance(update, SetOnce):
+        return SetOnce(Binary("&&", truth(cond), truth(update.cond), INT32), update.constant)
+    if isinstance(update, WhyNot):
+        return update
+    nothing = neutral(update.function)
+    if nothing is None:
+        return WhyNot(
+            f"`{update.function.name}` has no known neutral element for the iterations where a condition "
+            "does not hold",
+            "move the condition into the value that is combined",
+        )
+    return Update(update.function, Select(cond, update.element, nothing, update.element.type))
+
+
+def _constant(e: Expr) -> int | float:
+    inner = strip(e)
+    assert isinstance(inner, Const) and isinstance(e.type, ScalarType)
+    return float(inner.value) if e.type.is_float else inner.value
+
+
+def _extremum(value: Select, a: Expr, rules: Rules) -> Update | SetOnce | WhyNot:
+    """min and max: ``x > a ? x : a`` in all orientations, with further conditions beside it."""
+    t = a.type
+    parts = conjuncts(value.cond)
+    mine = [p for p in parts if mentions(p, a)]
+    rest = [p for p in parts if not mentions(p, a)]
+    unknown = WhyNot(
+        "a condition compares it in a way that is neither a minimum nor a maximum",
+        "write `if (x < m) m = x;` or `m = x < m ? x : m;`",
+    )
+    if len(mine) != 1 or not isinstance(t, ScalarType):
+        return unknown
+    if rest:
+        if value.other != a:
+            return unknown
+        inner = _extremum(Select(mine[0], value.then, a, t), a, rules)
+        return _masked(conjunction(rest), inner, value.then, rules)
+    comparison, negated = mine[0], False
+    while isinstance(comparison, Unary) and comparison.op == "!":
+        comparison, negated = comparison.a, not negated
+    if not isinstance(comparison, Binary) or comparison.op not in ("<", "<=", ">", ">="):
+        return unknown
+    then, other = (value.other, value.then) if negated else (value.then, value.other)
+    op, x, y = comparison.op, comparison.a, comparison.b
+    if strip(x) == a:
+        op, x, y = _SWAPPED[op], y, x
+    if strip(y) != a or mentions(x, a):
+        return unknown
+    if strip(other) == a:
+        taken, direct = then, True
+    elif strip(then) == a:
+        taken, direct, op = other, False, _NEGATED[op]
+    else:
+        return unknown
+    if not _same_value(taken, x, t):
+        return unknown
+    element = cast(taken, t)
+    if not preserves(strip(x).type, t) and not (_is_float(t) and strip(x).type != t):
+        return WhyNot(f"the compared value does not fit the type `{t}` of the variable")
+    if rules.exact and _is_float(strip(x).type) and not preserves(strip(x).type, t):
+        return WhyNot("the compared value is rounded when it is stored", "use one type for both, or `fp(fast)`")
+    name = "min" if op in ("<", "<=") else "max"
+    table = scalar_operator(name, t)
+    assert table is not None
+    if not t.is_float or (direct and op in ("<", ">")):
+        return Update(table, element)
+    # another result for NaN or for zeros of different sign: keep the comparison as it is written
+    l, r = left(0, t), right(0, t)
+    cond: Expr = Binary(op, r, l, INT32) if direct else Binary(_NEGATED[op], r, l, INT32)
+    spelled = Select(cond, r, l, t) if direct else Select(cond, l, r, t)
+    return Update(CombineFunction(name, (t,), (spelled,), table.identity, exact=False), element)
+
+
+def _same_value(taken: Expr, compared: Expr, t: Type) -> bool:
+    if strip(taken) == strip(compared):
+        return True
+    return isinstance(taken, Cast) and strip(taken.a) == strip(compared)
+
+
+def _call(value: Call, a: Expr, rules: Rules) -> Update | SetOnce | WhyNot:
+    t = a.type
+    name = value.function
+    if name in ("fmin", "fminf", "fmax", "fmaxf") and len(value.args) == 2 and isinstance(t, ScalarType):
+        x, y = value.args
+        if strip(x) == a:
+            x, y = y, x
+        function = scalar_operator(name[:4], t)
+        if strip(y) == a and not mentions(x, a) and function is not None:
+            if rules.exact and not preserves(strip(x).type, t):
+                return WhyNot("the value is rounded when it is stored", "use one type for both, or `fp(fast)`")
+            return Update(function, cast(x, t))
+        return WhyNot(f"`{name}` is not applied to the variable and one other value")
+    f = rules.functions.get(name)
+    if f is None:
+        return WhyNot(f"`{name}` is no combine operator")
+    if name not in rules.promised:
+        inlined = inline(value, f)
+        if inlined is not None:
+            result = infer(inlined, a, rules)
+            if not isinstance(result, WhyNot):
+                return result
+        if len(value.args) == 2 and f.type == t and sum(mentions(x, a) for x in value.args) == 1:
+            return WhyNot(
+                f"`{name}` is not known to be associative and commutative",
+                f"if it is, promise it: `combine_ops(…, pw({name}))`",
+            )
+        return WhyNot(f"`{name}` is no combine operator")
+    if value.type != t or len(value.args) != 2:
+        return WhyNot(f"`{name}` does not combine two values of the variable's type")
+    x, y = value.args
+    if x == a and not mentions(y, a):
+        return Update(user_operator(f), y)
+    if y == a and not mentions(x, a):
+        return Update(user_operator(f), x)
+    return WhyNot(f"`{name}` is not applied to the variable and one other value")
+
+
+def inline(call: Call, f: Function) -> Expr | None:
+    """The value of a call of a function that consists of one ``return``."""
+    if len(f.body) != 1 or not isinstance(f.body[0], Return) or f.out_param:
+        return None
+    if len(f.params) != len(call.args):
+        return None
+    return substitute(f.body[0].value, dict(zip((p for p, _ in f.params), call.args, strict=True)))
+
+
+def _logical(value: Binary, a: Expr) -> Update | WhyNot:
+    t = a.type
+    parts = _flat(value, value.op)
+    mine = [p for p in parts if _is_truth_of(p, a)]
+    rest = [p for p in parts if not _is_truth_of(p, a)]
+    if len(mine) != 1 or not rest or any(mentions(p, a) for p in rest):
+        return WhyNot(f"`{value.op}` is not applied to the variable and other values")
+    if not isinstance(t, ScalarType) or t.is_float:
+        return WhyNot(f"`{value.op}` combines integers only")
+    function = scalar_operator(value.op, t)
+    assert function is not None
+    out = truth(rest[0])
+    for p in rest[1:]:
+        out = Binary(value.op, out, truth(p), INT32)
+    return Update(function, cast(out, t))
+
+
+def _flat(e: Expr, op: str) -> list[Expr]:
+    e = strip(e)
+    if isinstance(e, Binary) and e.op == op:
+        return _flat(e.a, op) + _flat(e.b, op)
+    return [e]
+
+
+def _is_truth_of(e: Expr, a: Expr) -> bool:
+    e = strip(e)
+    if e == a:
+        return True
+    if isinstance(e, Binary) and e.op == "!=":
+        return any(
+            strip(x) == a and isinstance(strip(y), Const) and not getattr(strip(y), "value")  # noqa: B009
+            for x, y in ((e.a, e.b), (e.b, e.a))
+        )
+    return False
+
+
+_RING = {"+": "+", "-": "+", "*": "*", "&": "&", "|": "|", "^": "^"}
+
+
+def _arithmetic(value: Expr, a: Expr, rules: Rules) -> Update | WhyNot:
+    t = a.type
+    assert isinstance(t, ScalarType)
+    core, wide = value, t
+    if isinstance(core, Cast):
+        source = core.a.type
+        assert isinstance(source, ScalarType)
+        if source.is_float != t.is_float or (not t.is_float and (t.kind == "bool" or t.bits > source.bits)):
+            return WhyNot("the conversion of the result keeps the update from being associative")
+        if t.is_float and rules.exact:
+            return WhyNot(
+                f"the sum is computed in `{source}` and rounded to `{t}` each time",
+                "use one type for both, or `fp(fast)`",
+            )
+        core, wide = core.a, source
+    if not isinstance(core, Binary) or core.op not in _RING:
+        if isinstance(core, Binary) and mentions(core, a):
+            return WhyNot(f"`{core.op}` is not an associative operator")
+        return WhyNot("its new value is no combination of its old value and one other value")
+    op = _RING[core.op]
+    for x, y, swapped in ((core.a, core.b, False), (core.b, core.a, True)):
+        if _is_accumulator(x, a, wide) and not mentions(y, a) and not (swapped and core.op == "-"):
+            function = scalar_operator(op, t)
+            if function is None:
+                return WhyNot(f"`{op}` is not defined on `{t}`")
+            return Update(function, cast(Unary("-", y, wide) if core.op == "-" else y, t))
+    terms = _terms(core, op, wide)
+    mine = [k for k, (_, e) in enumerate(terms) if mentions(e, a)]
+    if len(mine) != 1 or not _is_accumulator(terms[mine[0]][1], a, wide):
+        return WhyNot(f"it does not have the form `x = x {core.op} e` with an `e` that does not depend on `x`")
+    if terms[mine[0]][0]:
+        return WhyNot("the old value is subtracted, which is not associative")
+    if wide.is_float and rules.exact and len(terms) > 2:
+        return WhyNot(
+            "the terms are added to it one after the other, and `fp(exact)` keeps that order",
+            f"put the other terms in parentheses: `x {core.op}= (…)`",
+        )
+    rest = [term for k, term in enumerate(terms) if k != mine[0]]
+    function = scalar_operator(op, t)
+    assert function is not None
+    return Update(function, cast(_combined(rest, op, wide), t))
+
+
+def _terms(e: Expr, op: str, t: ScalarType, negative: bool = False) -> list[tuple[bool, Expr]]:
+    """The operands of a chain of ``op``, each with "is subtracted"."""
+    if isinstance(e, Binary) and e.type == t:
+        if e.op == op:
+            return _terms(e.a, op, t, negative) + _terms(e.b, op, t, negative)
+        if op == "+" and e.op == "-":
+            return _terms(e.a, op, t, negative) + _terms(e.b, op, t, not negative)
+    if op == "+" and isinstance(e, Unary) and e.op == "-" and e.type == t:
+        return _terms(e.a, op, t, not negative)
+    return [(negative, e)]
+
+
+def _combined(terms: list[tuple[bool, Expr]], op: str, t: ScalarType) -> Expr:
+    positive = [e for negative, e in terms if not negative]
+    if not positive:
+        inner = _combined([(False, e) for _, e in terms], op, t)
+        return Unary("-", inner, t)
+    out = positive[0]
+    for e in positive[1:]:
+        out = Binary(op, out, e, t)
+    for negative, e in terms:
+        if negative:
+            out = Binary("-", out, e, t)
+    return out
+
+
+def _is_accumulator(e: Expr, a: Expr, wide: ScalarType) -> bool:
+    """``a``, possibly converted: to a wider type, or between integers of which the low bits remain."""
+    if e == a:
+        return True
+    if not isinstance(e, Cast) or e.a != a or not isinstance(a.type, ScalarType):
+        return False
+    return preserves(a.type, e.type) or (a.type.is_integer and wide.is_integer)
+
+
+# --------------------------------------------------------------------------- arg-min, arg-max
+
+
+@dataclass(frozen=True, slots=True)
+class ArgUpdate:
+    """``function`` on (key, payloads..., positions...); ``order``: which variables the first ones are."""
+
+    function: CombineFunction
+    order: tuple[Expr, ...]
+    elements: tuple[Expr, ...]
+    positions: int
+
+
+def infer_arg(
+    values: Mapping[Expr, Expr], dims: tuple[str, ...], rules: Rules
+) -> ArgUpdate | WhyNot:
+    """Several variables updated under one comparison; ``values``: old value -> new value."""
+    unknown = WhyNot(
+        "the variables depend on one another, and not as the value and the position of an extremum",
+        "write `if (x < m) { m = x; at = i; }`",
+    )
+    taken: dict[Expr, Expr] = {}
+    conditions: list[list[Expr]] = []
+    for a, value in values.items():
+        split = _selected(value, a)
+        if split is None:
+            return unknown
+        parts, new = split
+        if any(mentions(new, b) for b in values):
+            return unknown
+        taken[a] = new
+        conditions.append(parts)
+    if any(c != conditions[0] for c in conditions[1:]):
+        return unknown
+    mine = [p for p in conditions[0] if any(mentions(p, a) for a in values)]
+    guard = [p for p in conditions[0] if p not in mine]
+    if len(mine) != 1:
+        return unknown
+    comparison, negated = mine[0], False
+    while isinstance(comparison, Unary) and comparison.op == "!":
+        comparison, negated = comparison.a, not negated
+    if not isinstance(comparison, Binary) or comparison.op not in ("<", "<=", ">", ">="):
+        return unknown
+    op, x, y = comparison.op, comparison.a, comparison.b
+    if strip(x) in values:
+        op, x, y = _SWAPPED[op], y, x
+    key = strip(y)
+    if key not in values or any(mentions(x, a) for a in values):
+        return unknown
+    if negated:
+        op = _NEGATED[op]
+    t = key.type
+    if not isinstance(t, ScalarType) or not _same_value(taken[key], x, t):
+        return unknown
+    if not preserves(strip(x).type, t) and not t.is_float:
+        return WhyNot(f"the compared value does not fit the type `{t}` of the variable")
+    if rules.exact and t.is_float and (negated or not preserves(strip(x).type, t)):
+        return WhyNot("the comparison rounds or treats NaN specially", "compare values of one type with `<` or `>`")
+    name = "argmin" if op in ("<", "<=") else "argmax"
+    last_wins = op in ("<=", ">=")
+    others = tuple(a for a in values if a != key)
+    function = arg_operator(name, t, tuple(a.type for a in others), len(dims), last_wins)
+    elements = [cast(taken[key], t), *(taken[a] for a in others)]
+    positions: list[Expr] = [Var(d, INT64) for d in dims]
+    if guard:
+        worst = scalar_operator("min" if name == "argmin" else "max", t)
+        assert worst is not None and worst.identity is not None
+        cond = conjunction(guard)
+        nowhere = Const(-2 if last_wins else (1 << 63) - 1, INT64)
+        elements[0] = Select(cond, elements[0], worst.identity[0], t)
+        elements[1:] = [
+            e if _is_safe(e) else Select(cond, e, _nothing(e.type), e.type) for e in elements[1:]
+        ]
+        positions = [Select(cond, p, nowhere, INT64) for p in positions]
+    return ArgUpdate(function, (key, *others), (*elements, *positions), len(dims))
+
+
+def _nothing(t: Type) -> Expr:
+    if isinstance(t, RecordType):
+        return MakeRecord(tuple(number(0, u) for _, u in t.fields), t)
+    return number(0, t)
+
+
+def _is_safe(e: Expr) -> bool:
+    """May be evaluated where its guard does not hold: reads no memory, divides nothing."""
+    return all(isinstance(n, (Var, Const, Cast)) for n in walk(e))
+
+
+def _selected(value: Expr, a: Expr) -> tuple[list[Expr], Expr] | None:
+    """``(conditions, new value)`` of ``if (conditions) a = new``."""
+    if isinstance(value, Cast) and isinstance(value.a, Select):
+        value = cast(value, a.type)
+    if not isinstance(value, Select):
+        return None
+    if strip(value.other) == a:
+        cond, then = value.cond, value.then
+    elif strip(value.then) == a:
+        cond, then = negate(value.cond), value.other
+    else:
+        return None
+    deeper = _selected(then, a) if isinstance(then, Select) and mentions(then, a) else None
+    if deeper is not None:
+        return conjuncts(cond) + deeper[0], deeper[1]
+    return conjuncts(cond), then
+

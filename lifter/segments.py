@@ -1,0 +1,246 @@
+"""Loop distribution: a nest with several loops side by side becomes nests with one loop each.
+
+before   for i: { for j: X;  S;  for k: Y }
+after    for i: { for j: X;  S }      for i: { for k: Y }
+
+Statements on scalars are copied into every part that may need them; a scalar that one part computes
+in a loop cannot reach another part (it would need an array) and is marked as unusable there
+(``!name``), or, outside of all loops, is read back from memory (``@name``).  A statement that writes
+an array goes with the loop before it if it needs that loop's results, otherwise with the loop after.
+Distribution is legal if no part reads or writes a cell, at some iteration of the common loops, that
+an earlier part touches only at a later iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from lifter.normalise import (
+    Axis,
+    AxisLoop,
+    NormalNest,
+    NormalStmt,
+    assigned_buffers,
+    assigned_scalars,
+)
+from lifter.polyhedral import Constraint, at_least, equal, rename, satisfiable
+from mdh_core.diagnostics import Related, refuse
+from mdh_core.expr import (
+    Affine,
+    Assign,
+    Declare,
+    Expr,
+    If,
+    Load,
+    Type,
+    Var,
+    While,
+    as_affine,
+    stmt_exprs,
+    variables,
+    walk,
+)
+from mdh_core.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A nest of single loops; ``results``: scalars whose value after it is this segment's."""
+
+    body: tuple[NormalStmt, ...]
+    results: frozenset[str]
+    foreign: frozenset[str]  # scalars that sibling segments change inside common loops
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    buffer: str
+    index: tuple[Affine, ...]
+    axes: tuple[Axis, ...]
+    written: bool
+    span: Span = field(compare=False)
+
+
+def segments(normal: NormalNest, types: dict[str, Type]) -> tuple[Segment, ...]:
+    """The parts in execution order; raises MDH213 where they cannot be separated."""
+    parts = _split(normal.body, types, True)
+    for a, b in combinations(parts, 2):
+        _check(normal, a.body, b.body)
+    return tuple(parts)
+
+
+def _split(body: Sequence[NormalStmt], types: dict[str, Type], top: bool) -> list[Segment]:
+    items: list[NormalStmt] = []
+    foreign: dict[int, frozenset[str]] = {}
+    for s in body:
+        if isinstance(s, AxisLoop):
+            for part in _split(s.body, types, False):
+                foreign[len(items)] = part.foreign
+                items.append(AxisLoop(s.axis, part.body))
+        else:
+            items.append(s)
+    loops = [k for k, s in enumerate(items) if isinstance(s, AxisLoop)]
+    if len(loops) <= 1:
+        inherited = foreign[loops[0]] if loops else frozenset()
+        return [Segment(tuple(items), frozenset(assigned_scalars(items)), inherited)]
+    owners = _owners(items, loops)
+    out = []
+    for n, k in enumerate(loops):
+        chosen = _part(items, loops, owners, n, types, top)
+        mine = [items[k], *(items[q] for q in range(len(items)) if owners[q] == n)]
+        others = frozenset[str]()
+        if not top:
+            others = frozenset(v for m in loops if m != k for v in assigned_scalars((items[m],)))
+        out.append(Segment(tuple(chosen), frozenset(assigned_scalars(mine)), foreign[k] | others))
+    return out
+
+
+def _owners(items: list[NormalStmt], loops: list[int]) -> list[int]:
+    """For every item the number of the loop that it goes with."""
+    out = []
+    for q in range(len(items)):
+        before = [n for n, k in enumerate(loops) if k <= q]
+        if q in loops:
+            out.append(loops.index(q))
+        elif not before:
+            out.append(0)
+        elif before[-1] == len(loops) - 1 or _needs(items, loops[before[-1]], q):
+            out.append(before[-1])
+        else:
+            out.append(before[-1] + 1)
+    return out
+
+
+def _needs(items: list[NormalStmt], loop: int, q: int) -> bool:
+    """Does statement ``q`` use what the loop before it computes, directly or through others?"""
+    names = assigned_scalars((items[loop],))
+    buffers = assigned_buffers((items[loop],))
+    for k in range(loop + 1, q + 1):
+        s = items[k]
+        used, arrays = _uses(s)
+        if used & names or arrays & buffers or assigned_buffers((s,)) & buffers:
+            names |= assigned_scalars((s,))
+            if k == q:
+                return True
+        else:
+            names -= assigned_scalars((s,))
+    return False
+
+
+def _part(
+    items: list[NormalStmt],
+    loops: list[int],
+    owners: list[int],
+    n: int,
+    types: dict[str, Type],
+    top: bool,
+) -> list[NormalStmt]:
+    own = loops[n]
+    last = max([own, *(q for q in range(len(items)) if owners[q] == n)])
+    out: list[NormalStmt] = []
+    for q, s in enumerate(items[: last + 1]):
+        if q == own:
+            out.append(s)
+        elif isinstance(s, AxisLoop):
+            out.extend(_mark(v, types, top) for v in sorted(assigned_scalars((s,))))
+        elif owners[q] == n:
+            out.append(s)
+        elif not assigned_buffers((s,)):
+            between = items[q + 1 : own]
+            stale = _uses(s)[1] & assigned_buffers(between)
+            if stale:
+                out.extend(_mark(v, types, top) for v in sorted(assigned_scalars((s,))))
+            else:
+                out.append(s)
+    return out
+
+
+def _mark(name: str, types: dict[str, Type], memory: bool) -> Assign:
+    t = types[name]
+    return Assign(Var(name, t), Var(f"@{name}" if memory else f"!{name}", t))
+
+
+def _uses(s: NormalStmt) -> tuple[set[str], set[str]]:
+    names: set[str] = set()
+    buffers: set[str] = set()
+    for e in _expressions((s,)):
+        names |= variables(e)
+        buffers |= {n.buffer for n in walk(e) if isinstance(n, Load)}
+    return names, buffers
+
+
+def _expressions(body: Sequence[NormalStmt]) -> Iterator[Expr]:
+    for s in body:
+        if isinstance(s, AxisLoop):
+            yield from _expressions(s.body)
+        else:
+            yield from stmt_exprs((s,))
+
+
+# --------------------------------------------------------------------------- legality
+
+
+def references(body: Sequence[NormalStmt], axes: tuple[Axis, ...] = ()) -> Iterator[Reference]:
+    for s in body:
+        match s:
+            case AxisLoop(axis=axis, body=inner):
+                yield from references(inner, (*axes, axis))
+            case Assign(target=target, value=value, span=span):
+                for n in walk(target):
+                    if isinstance(n, Load):
+                        yield _reference(n, axes, True, span)
+                yield from _loads(value, axes, span)
+            case Declare(value=value, span=span):
+                if value is not None:
+                    yield from _loads(value, axes, span)
+            case If(cond=cond, then=then, other=other, span=span):
+                yield from _loads(cond, axes, span)
+                yield from references(then, axes)  # type: ignore[arg-type]
+                yield from references(other, axes)  # type: ignore[arg-type]
+            case While(cond=cond, body=loop_body, span=span):
+                yield from _loads(cond, axes, span)
+                yield from references(loop_body, axes)  # type: ignore[arg-type]
+
+
+def _loads(e: Expr, axes: tuple[Axis, ...], span: Span) -> Iterator[Reference]:
+    for n in walk(e):
+        if isinstance(n, Load):
+            yield _reference(n, axes, False, span)
+
+
+def _reference(n: Load, axes: tuple[Axis, ...], written: bool, span: Span) -> Reference:
+    index = tuple(a for a in map(as_affine, n.index) if a is not None)
+    return Reference(n.buffer, index, axes, written, n.span or span)
+
+
+def _check(normal: NormalNest, first: Sequence[NormalStmt], second: Sequence[NormalStmt]) -> None:
+    """Raises MDH213 if the second part, at an earlier iteration, meets the first at a later one."""
+    for a in set(references(first)):
+        for b in set(references(second)):
+            if a.buffer != b.buffer or not (a.written or b.written):
+                continue
+            common = [x.name for x, y in zip(a.axes, b.axes, strict=False) if x.name == y.name]
+            if not common:
+                continue
+            primed = {x.name: f"{x.name}'" for x in b.axes}
+            base = [*normal.context, *(c for x in a.axes for c in x.domain)]
+            base += [c.renamed(primed) for x in b.axes for c in x.domain]
+            base += [equal(i, rename(j, primed)) for i, j in zip(a.index, b.index, strict=True)]
+            for level, name in enumerate(common):
+                rows: list[Constraint] = [
+                    equal(Affine.of(outer), Affine.of(f"{outer}'")) for outer in common[:level]
+                ]
+                rows.append(at_least(Affine.of(name) - Affine.of(f"{name}'"), 1))
+                if satisfiable([*base, *rows]):
+                    axis = next(x for x in a.axes if x.name == name)
+                    raise refuse(
+                        "MDH213",
+                        f"the parts of this nest depend on one another through `{a.buffer}` from one "
+                        f"iteration of `{axis.source_name}` to the next",
+                        a.span,
+                        label="touches a cell that the other part touched in an earlier iteration",
+                        related=(Related(b.span, "the other part"),) if b.span else (),
+                        help="put the directive before the inner loops, or write to a second buffer",
+                    )

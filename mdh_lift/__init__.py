@@ -1,0 +1,41 @@
+"""The library's face: what the command can do, a program can do.
+
+    import mdh_lift
+
+    report = mdh_lift.check_file("gemm.c")          # read and lift, nothing runs
+    change = mdh_lift.revert_file("gemm.c")         # old and new bytes, nothing is written
+    mdh_lift.write_atomic(change.path, change.new, change.old)
+
+Names are loaded when they are first used, so that a quick command does not wait for isl.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+from mdh_lift.version import VERSION
+
+__version__ = VERSION
+
+_HOME = {
+    "Change": "pipeline",
+    "FileReport": "pipeline",
+    "Improvement": "pipeline",
+    "NestReport": "pipeline",
+    "Options": "pipeline",
+    "check_file": "pipeline",
+    "check_source": "pipeline",
+    "improve": "pipeline",
+    "revert_file": "pipeline",
+    "splice_file": "pipeline",
+    "SplicePart": "splice",
+    "write_atomic": "files",
+}
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module `mdh_lift` has no attribute `{name}`")
+    return getattr(importlib.import_module(f"mdh_lift.{_HOME[name]}"), name)

@@ -1,0 +1,5 @@
+"""``python -m mdh_lift``."""
+
+from mdh_lift.cli import main
+
+main()

@@ -1,0 +1,112 @@
+"""The value of a C integer expression over named values, as frontends write them for derived parameters."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+
+from frontend_c.lexer import Token, tokens
+
+_LEVELS = [
+    level.split() for level in ["||", "&&", "|", "^", "&", "== !=", "< <= > >=", "<< >>", "+ -", "* / %"]
+]  # loosest first
+_TYPE_WORDS = frozenset(["char", "short", "int", "long", "signed", "unsigned", "_Bool", "size_t"])
+
+_OPERATIONS = {
+    "|": operator.or_, "^": operator.xor, "&": operator.and_, "==": operator.eq, "!=": operator.ne,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "<<": operator.lshift,
+    ">>": operator.rshift, "+": operator.add, "-": operator.sub, "*": operator.mul,
+}  # fmt: skip
+
+
+class NotAnInteger(Exception):  # noqa: N818 - an answer
+    """The expression holds something else than integers, names with a value, and operators."""
+
+
+def names_in(text: str) -> list[str]:
+    """Identifiers of an expression, without the words of types; ``sizeof`` is one of them."""
+    found = (t.text.decode() for t in tokens(text.encode()) if t.kind == "id")
+    return [name for name in dict.fromkeys(found) if name not in _TYPE_WORDS]
+
+
+def value(text: str, names: Mapping[str, int]) -> int:
+    """
+    >>> value("m ? (n + 1) / m : 0", {"n": 8, "m": 2})
+    4
+    """
+    parser = _Parser(tokens(text.encode()), names)
+    result = parser.conditional()
+    if parser.at != len(parser.stream):
+        raise NotAnInteger(text)
+    return result
+
+
+class _Parser:
+    def __init__(self, stream: list[Token], names: Mapping[str, int]) -> None:
+        self.stream, self.names, self.at = stream, names, 0
+
+    def peek(self) -> str:
+        return self.stream[self.at].text.decode("latin-1") if self.at < len(self.stream) else ""
+
+    def take(self) -> str:
+        text = self.peek()
+        self.at += 1
+        return text
+
+    def conditional(self) -> int:
+        condition = self.level(0)
+        if self.peek() != "?":
+            return condition
+        self.take()
+        then = self.conditional()
+        if self.take() != ":":
+            raise NotAnInteger
+        other = self.conditional()
+        return then if condition else other
+
+    def level(self, n: int) -> int:
+        if n == len(_LEVELS):
+            return self.unary()
+        left = self.level(n + 1)
+        while self.peek() in _LEVELS[n]:
+            left = _apply(self.take(), left, self.level(n + 1))
+        return left
+
+    def unary(self) -> int:
+        text = self.take()
+        if text in ("-", "+", "!", "~"):
+            inner = self.unary()
+            return {"-": -inner, "+": inner, "!": int(not inner), "~": ~inner}[text]
+        if text == "(":
+            if self.peek() in _TYPE_WORDS:  # a conversion, assumed to keep the value
+                while self.take() != ")":
+                    if self.at >= len(self.stream):
+                        raise NotAnInteger
+                return self.unary()
+            inner = self.conditional()
+            if self.take() != ")":
+                raise NotAnInteger
+            return inner
+        if text in self.names:
+            return self.names[text]
+        try:
+            return int(text.rstrip("uUlL"), 0)
+        except ValueError:
+            raise NotAnInteger(text) from None
+
+
+def _apply(op: str, a: int, b: int) -> int:
+    if op in ("/", "%"):
+        if b == 0:
+            return 0  # of a branch that is not taken; C would not get there
+        quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+        return quotient if op == "/" else a - b * quotient
+    match op:
+        case "||":
+            return int(bool(a or b))
+        case "&&":
+            return int(bool(a and b))
+        case "<<" | ">>":
+            return int(_OPERATIONS[op](a, min(max(0, b), 64)))
+        case _:
+            return int(_OPERATIONS[op](a, b))

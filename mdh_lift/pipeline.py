@@ -1,0 +1,386 @@
+"""The stages in order; no printing here.
+
+    read -> lift -> (space, search) -> emit -> verify -> measure -> splice
+
+A file is always read without its generated regions, so that a spliced file lifts as its original
+does; the findings count in the file as it stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from emit.render import Kernel
+from frontend_c.lexer import token_hash, tokens
+from frontend_c.preprocess import CompileCommand
+from frontend_c.read import Refused, read
+from lifter.lift import LiftedNest, lift
+from lifter.loop_nest import LoopNest
+from mdh_core.diagnostics import Diagnostic, Refusal, refuse
+from mdh_core.source import SourceFile, Span
+from mdh_lift import compile_command, kernels, macros
+from mdh_lift.config import Config
+from mdh_lift.files import read_source
+from mdh_lift.findings import Finding
+from mdh_lift.splice import Original, Region, SplicePart, original, region_name, regions, revert, splice
+from tuning.measure import Ratio
+from tuning.verify import VerifySummary
+
+_OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line and the configuration say about a run."""
+
+    config: Config = field(default_factory=Config)
+    root: Path = Path()  # what relative paths of the configuration count from
+    command: CompileCommand | None = None  # the text after ``--``
+    build_dir: str = ""
+    force: bool = False  # overwrite edited regions, splice without a speedup
+    resume: bool = True  # use what the database knows
+    replay: bool = False  # take all results from the database
+
+    @property
+    def lock_path(self) -> Path:
+        return self.root / self.config.lock.path
+
+    @property
+    def database_path(self) -> Path:
+        return self.root / self.config.database.path
+
+
+@dataclass(frozen=True, slots=True)
+class NestReport:
+    """One nest of a file: what became of it, and what is spliced for it."""
+
+    name: str  # path.c::function::label
+    line: int  # in the file
+    status: str  # "lifted" | "partial" | "refused"
+    lifted: LiftedNest | None
+    regions: tuple[Region, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def splice_state(self) -> str:
+        """ "" (nothing spliced), "fresh", "stale" or "edited"."""
+        if not self.regions:
+            return ""
+        if any(r.state == "edited" for r in self.regions):
+            return "edited"
+        stale = len(self.regions) != 2 or any(f.diagnostic.code == "MDH501" for f in self.findings)
+        return "stale" if stale else "fresh"
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """A file, read and lifted."""
+
+    source: SourceFile  # as it stands
+    bare: Original
+    command: CompileCommand
+    nests: tuple[NestReport, ...] = ()
+    findings: tuple[Finding, ...] = ()  # what belongs to no nest
+
+    @property
+    def all_findings(self) -> list[Finding]:
+        return [*self.findings, *(f for nest in self.nests for f in nest.findings)]
+
+    def nest(self, name: str) -> NestReport:
+        return next(n for n in self.nests if n.name == name)
+
+
+# --------------------------------------------------------------------------- read, lift
+
+
+def check_file(path: str, options: Options | None = None) -> FileReport:
+    """Read and lift a file; compare what is spliced with what it was made from.
+
+    Raises ``Refusal`` where the file cannot be read or its markers are damaged.
+    """
+    return check_source(read_source(path), options)
+
+
+def check_source(source: SourceFile, options: Options | None = None) -> FileReport:
+    """The same for text that is already at hand."""
+    options = options or Options()
+    bare = _without_regions(source)
+    command = command_for(source.path, options)
+    text = SourceFile(source.path, bare.data)
+    result = read(text, command)  # SourceFile -> LoopNests, each with exact spans
+    found = regions(source.data)
+    place = _Place(source, bare)
+    nests = [_report(place, lift(nest), found) for nest in result.nests]  # LoopNest -> LiftedNest
+    nests += [_refused(place, refused, found) for refused in result.refused]
+    nests.sort(key=lambda n: n.line)
+    findings = [place.finding(d) for d in result.diagnostics]
+    if not any(f.diagnostic.severity == "error" for f in findings):
+        findings += _orphans(source, found, {region_name(short_name(n.name)) for n in nests})
+    return FileReport(source, bare, command, tuple(nests), tuple(findings))
+
+
+def _without_regions(source: SourceFile) -> Original:
+    try:
+        return original(source.data)
+    except Refusal as refusal:
+        raise Refusal(replace(refusal.diagnostic, file=source.path)) from None
+
+
+def command_for(path: str, options: Options) -> CompileCommand:
+    """The compile command of a file: the text after ``--``, a database, or the configuration."""
+    if options.command is not None:
+        return options.command
+    build = options.config.build
+    directory = options.build_dir or (build.compile_commands and str(options.root / build.compile_commands))
+    found = compile_command.find(path, directory)
+    return found or compile_command.from_words([build.compiler, *build.flags], str(options.root))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Turns diagnostics that count in the original into findings that count in the file."""
+
+    source: SourceFile
+    bare: Original
+
+    def span(self, span: Span) -> Span:
+        if not span:
+            return span
+        start = self.bare.in_file(span.start)
+        return Span(start, self.bare.in_file(span.end - 1) + 1 if span.end > span.start else start)
+
+    def line(self, line: int) -> int:
+        text = SourceFile("", self.bare.data)
+        if not 1 <= line <= text.line_count:
+            return line
+        return self.source.line_col(self.bare.in_file(text.offset_of_line(line)))[0]
+
+    def finding(self, d: Diagnostic) -> Finding:
+        if d.file and d.file != self.source.path:
+            return Finding(d)  # about a header
+        related = tuple(replace(r, span=self.span(r.span)) for r in d.related)
+        line = self.line(d.line) if d.line else 0
+        moved = replace(d, file=self.source.path, span=self.span(d.span), related=related, line=line)
+        return Finding(moved, self.source)
+
+
+def short_name(name: str) -> str:
+    """``function::label`` of ``path::function::label``."""
+    return "::".join(name.rsplit("::", 2)[-2:])
+
+
+def _report(place: _Place, lifted: LiftedNest, found: Sequence[Region]) -> NestReport:
+    nest = lifted.nest
+    own = tuple(r for r in found if r.name == region_name(short_name(nest.name)))
+    findings = [place.finding(d) for d in lifted.diagnostics]
+    findings += _freshness(place.source, own, source_hash(place.bare.data, nest))
+    at = nest.directive_span if nest.directive_span else nest.span
+    line = place.source.line_col(place.span(at).start)[0]
+    return NestReport(nest.name, line, lifted.status, lifted, own, tuple(findings))
+
+
+def _refused(place: _Place, refused: Refused, found: Sequence[Region]) -> NestReport:
+    """A nest that could not be read."""
+    own = tuple(r for r in found if r.name == region_name(short_name(refused.name)))
+    line = place.source.line_col(place.span(refused.span).start)[0]
+    findings = [place.finding(d) for d in refused.diagnostics]
+    findings += _freshness(place.source, own, "")
+    return NestReport(refused.name, line, "refused", None, own, tuple(findings))
+
+
+# --------------------------------------------------------------------------- freshness
+
+
+def source_hash(data: bytes, nest: LoopNest) -> str:
+    """Hash of what a splice is made from: tokens of directive and nest, types of what it uses, functions.
+
+    Values of macros do not count: the splice itself asks for them (``macros.condition``).
+    """
+    start = nest.directive_span.start if nest.directive_span else nest.span.start
+    nest_tokens = token_hash(data, Span(min(start, nest.span.start), nest.span.end))
+    types: list[tuple[object, ...]] = [(p.name, p.type) for p in nest.params]
+    types += [(s.name, s.type) for s in nest.scalars]
+    types += [(b.name, b.type, b.rank, b.restrict) for b in nest.buffers]
+    return hashlib.sha256(repr((nest_tokens, types, nest.functions)).encode()).hexdigest()[:16]
+
+
+def _freshness(source: SourceFile, own: Sequence[Region], current: str) -> list[Finding]:
+    """What is wrong with the regions of a nest whose source hash is ``current``."""
+    found = []
+    for region in own:
+        if region.state == "edited":
+            headline = f"generated {region.kind} of `{region.name}` was edited"
+            advice = "`--force` overwrites the edit, `mdh-lift revert -w` drops it"
+            found.append(_about(source, region, "MDH502", headline, advice))
+    if own and len(own) != 2:
+        found.append(_stale(source, own[-1], "one of its two regions is missing"))
+    elif any(r.source != current for r in own):
+        found.append(_stale(source, own[-1], "the nest changed after it was made"))
+    return found
+
+
+def _orphans(source: SourceFile, found: Sequence[Region], known: set[str]) -> list[Finding]:
+    """Regions whose nest is gone from the file."""
+    gone = {r.name: r for r in found if r.name not in known}
+    return [_stale(source, region, "the file has no such nest") for region in gone.values()]
+
+
+def _stale(source: SourceFile, region: Region, reason: str) -> Finding:
+    headline = f"splice of `{region.name}` is stale: {reason}"
+    again, drop = f"mdh-lift -w {source.path}", f"mdh-lift revert -w {source.path}::{region.name}"
+    advice = f"`{again}` makes it again, `{drop}` drops it"
+    return _about(source, region, "MDH501", headline, advice)
+
+
+def _about(source: SourceFile, region: Region, code: str, headline: str, advice: str) -> Finding:
+    return Finding(Diagnostic(code, headline, source.path, region.marker, help=advice), source)
+
+
+# --------------------------------------------------------------------------- splice, revert
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A file's content before and after; equal where there is nothing to do."""
+
+    path: str
+    old: bytes
+    new: bytes
+    findings: tuple[Finding, ...] = ()
+
+
+def revert_file(path: str, names: Sequence[str] | None = None) -> Change:
+    """The file without generated regions (those of the named nests, ``function::label``)."""
+    source = read_source(path)
+    found = [r for r in regions(source.data) if names is None or r.name in {region_name(n) for n in names}]
+    _without_regions(source)
+    if not found:
+        nothing = Diagnostic("MDH508", "nothing is spliced here", source.path)
+        return Change(path, source.data, source.data, (Finding(nothing, source),))
+    return Change(path, source.data, revert(source.data, names))
+
+
+def splice_file(report: FileReport, parts: Sequence[SplicePart], force: bool = False) -> Change:
+    """The file with the parts in place.  Raises ``Refusal`` (MDH502, MDH509, MDH005)."""
+    try:
+        new = splice(report.source.data, parts, force)
+    except Refusal as refusal:
+        raise Refusal(replace(refusal.diagnostic, file=report.source.path)) from None
+    return Change(report.source.path, report.source.data, new)
+
+
+def splice_part(report: FileReport, nest: LoopNest, kernel: Kernel, after: str = "") -> SplicePart:
+    """How a kernel goes into the file; ``after`` are statements that run when it did the nest's work."""
+    text = SourceFile(report.source.path, report.bare.data)
+    return SplicePart(
+        short_name(nest.name),
+        nest.function_span.start,
+        call_offset(text.data, nest),
+        kernel.text,
+        kernel.call,
+        after,
+        macros.condition(text, report.command, nest.function_span, nest.span),
+        source_hash(text.data, nest),
+    )
+
+
+def call_offset(data: bytes, nest: LoopNest) -> int:
+    """Where the guarded call goes: before the nest, or before a foreign pragma that belongs to the nest."""
+    directive = nest.directive_span
+    if not directive:
+        return nest.span.start
+    if not _OUR_DIRECTIVE.match(data, directive.start):
+        return directive.start
+    between = tokens(data[directive.end : nest.span.start])
+    foreign = next((t for t in between if t.kind == "directive"), None)
+    return nest.span.start if foreign is None else directive.end + foreign.start
+
+
+def spliced_names(path: str, selects: Callable[[str], bool]) -> list[str]:
+    """Names (``function::label``) of the spliced nests of a file that are meant."""
+    return sorted({r.name for r in regions(read_source(path).data) if selects(r.name)})
+
+
+# --------------------------------------------------------------------------- emit
+
+
+def emitted(report: FileReport, nest: NestReport, point: Mapping[str, int | str] | None = None) -> str:
+    """Kernel and call of a nest at a point of the search space, by default the cost model's first choice."""
+    if nest.lifted is None or not nest.lifted.program:
+        return ""
+    planned = kernels.plan(nest.lifted, lines=lines_of(report, nest))
+    kernel = planned.kernel({**planned.default, **(point or {})})
+    after = kernels.after_text(nest.lifted)
+    return f"{kernel.text.rstrip()}\n\n/* in place of the nest */\nif ({kernel.call}) {{ {after} }}\n"
+
+
+def lines_of(report: FileReport, nest: NestReport) -> str:
+    """``gemm.c:12-18``, without directories, so that the text does not depend on where the file lies."""
+    assert nest.lifted is not None
+    text = SourceFile(report.source.path, report.bare.data)
+    span = nest.lifted.nest.span
+    first, last = (text.line_col(at)[0] for at in (span.start, span.end - 1))
+    return f"{Path(report.source.path).name}:{first}-{last}"
+
+
+# --------------------------------------------------------------------------- improve
+
+Tell = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """What tuning made of a nest; ``part`` is there where it may be spliced.
+
+    sizes      that were tuned for, as text
+    outcomes   number of evaluations per kind of outcome; empty where the cost model chose
+    """
+
+    name: str
+    expression: str
+    target: str = "openmp"
+    sizes: str = ""
+    configuration: Mapping[str, object] = field(default_factory=dict)
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    verification: VerifySummary | None = None
+    speedup: Ratio | None = None
+    part: SplicePart | None = None
+    findings: tuple[Finding, ...] = ()
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and value of what there is to tell."""
+        rows = []
+        if self.outcomes:
+            rejected = sum(self.outcomes.values()) - self.outcomes.get("ok", 0)
+            tried = f"{sum(self.outcomes.values())} configurations"
+            rows.append(("tuned", tried + (f", {rejected} rejected" if rejected else "")))
+        if self.verification is not None:
+            v = self.verification
+            difference = f"largest difference {v.max_ulp:.3g} ulp" if v.max_ulp else "no difference"
+            rows.append(("verified", f"{v.cases} runs on {len(v.sizes)} sizes, {difference}"))
+        if self.speedup is not None:
+            r = self.speedup
+            at = f" at {self.sizes}" if self.sizes else ""
+            rows.append(
+                ("speedup", f"{r.median:.2f} x, {r.confidence:.0%} interval {r.low:.2f} to {r.high:.2f}{at}")
+            )
+        return rows
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "target": self.target,
+            "sizes": self.sizes,
+            "configuration": dict(self.configuration),
+            "outcomes": dict(self.outcomes),
+            "verification": None if self.verification is None else self.verification.as_json(),
+            "speedup": None if self.speedup is None else asdict(self.speedup),
+        }
+
+
+def improve(report: FileReport, nest: NestReport, options: Options, stage: str, tell: Tell) -> Improvement:
+    """Search, emit, verify and measure, as far as ``stage`` says: tune, verify, bench, splice or all."""
+    raise refuse("MDH804", "tuning is not wired")

@@ -1,0 +1,327 @@
+"""One run of the command: global options in, findings and results collected, output and exit status out."""
+
+from __future__ import annotations
+
+import difflib
+import platform
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import TypeVar
+
+import click
+import msgspec
+import platformdirs
+
+from mdh_core.diagnostics import Diagnostic, Refusal
+from mdh_core.source import SourceFile
+from mdh_lift import config as configuration
+from mdh_lift import report_data, report_text
+from mdh_lift.compile_command import DatabaseError, from_words
+from mdh_lift.config import Config, ConfigurationError
+from mdh_lift.files import read_source, source_files
+from mdh_lift.findings import Finding, exit_status, in_order
+from mdh_lift.pipeline import Change, FileReport, NestReport, Options
+from mdh_lift.version import VERSION
+
+FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A file that the user asked for, and the nests of it: ``path.c[::function[::label]]``."""
+
+    path: str
+    function: str = ""
+    label: str = ""
+    named: bool = True  # by the user, not found below a directory
+
+    def selects(self, short_name: str) -> bool:
+        function, _, label = short_name.partition("::")
+        return self.function in ("", function) and self.label in ("", label)
+
+
+@dataclass
+class Session:
+    """The global options (None: not given), and what has been found so far."""
+
+    jobs: int | None = None
+    output_format: str = "text"
+    output: str | None = None
+    color: str = "auto"
+    quiet: bool = False
+    verbose: int = 0
+    seed: int | None = None
+    min_speedup: float | None = None
+    build_dir: str = ""
+    config_file: str | None = None
+    isolated: bool = False
+    compile_words: list[str] | None = None
+
+    findings: list[Finding] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    reports: list[FileReport] = field(default_factory=list)
+    statuses: list[int] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    started: float = field(default_factory=time.monotonic)
+    _out: list[str | bytes] = field(default_factory=list)
+
+    # ------------------------------------------------------------------ input
+
+    @property
+    def for_people(self) -> bool:
+        return self.output_format in ("text", "concise")
+
+    def options(
+        self,
+        path: str,
+        *,
+        budget: str | None = None,
+        strategy: str | None = None,
+        force: bool = False,
+        resume: bool = True,
+        replay: bool = False,
+    ) -> Options:
+        """Options for one file: its configuration with the command line over it."""
+        config = self.config(path)
+        given = {
+            "seed": self.seed,
+            "min_speedup": self.min_speedup,
+            "jobs": self.jobs,
+            "budget": budget,
+            "strategy": strategy,
+        }
+        tune = msgspec.structs.replace(config.tune, **{k: v for k, v in given.items() if v is not None})
+        words = self.compile_words
+        return Options(
+            msgspec.structs.replace(config, tune=tune),
+            configuration.root(path, self.config_file_of(path)),
+            None if words is None else from_words(words, ".", path),
+            self.build_dir,
+            force,
+            resume,
+            replay,
+        )
+
+    def config_file_of(self, path: str) -> Path | None:
+        if self.isolated:
+            return None
+        return Path(self.config_file) if self.config_file else configuration.find(path)
+
+    def config(self, path: str) -> Config:
+        """The configuration of a file."""
+        return configuration.load(self.config_file_of(path))
+
+    def targets(self, paths: Sequence[str]) -> Iterator[Target]:
+        """All files that are meant; a usage error where there is none."""
+        found: dict[Target, None] = {}
+        for name in paths or ["."]:
+            path, function, label = _split(name)
+            for file in source_files(path):
+                target = Target(file, function, label, named=file == path)
+                if target.named or not self._excluded(file):
+                    found[target] = None
+        if not found:
+            raise click.UsageError(f"no C files in {' '.join(paths or ['.'])}")
+        yield from found
+
+    def _excluded(self, file: str) -> bool:
+        patterns = self.config(file).exclude
+        return any(
+            fnmatch(file, p) or fnmatch(file, f"*/{p}") or fnmatch(file, f"{p.rstrip('/')}/*")
+            for p in patterns
+        )
+
+    # ------------------------------------------------------------------ work
+
+    def attempt(self, path: str, work: Callable[[], T]) -> T | None:
+        """The result of ``work``, or None after its refusal or crash was noted."""
+        if path not in self.files:
+            self.files.append(path)
+        try:
+            return work()
+        except Refusal as refusal:
+            d = refusal.diagnostic
+            self.findings.append(Finding(d if d.file else replace(d, file=path), _source_of(path)))
+        except (ConfigurationError, DatabaseError) as error:
+            raise click.UsageError(str(error)) from None
+        except (click.ClickException, click.exceptions.Exit, KeyboardInterrupt):
+            raise
+        except Exception as error:
+            self.crashed(error, path)
+        return None
+
+    def crashed(self, error: Exception, path: str = "") -> None:
+        """Our fault: the traceback goes into a file, the name of that file to the user."""
+        report = write_crash_report(error)
+        message = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
+        self.findings.append(
+            Finding(
+                Diagnostic("MDH901", message, path, help=f"please report it with the crash report {report}")
+            )
+        )
+        if not self.for_people:
+            click.echo(f"error[MDH901]: {message}; crash report: {report}", err=True)
+
+    def settle(self, nest: NestReport, *codes: str) -> None:
+        """Forget findings of a nest that this run puts right."""
+        settled = {id(f) for f in nest.findings if f.diagnostic.code in codes}
+        self.findings = [f for f in self.findings if id(f) not in settled]
+
+    # ------------------------------------------------------------------ output
+
+    @property
+    def colour(self) -> bool:
+        return self.output is None and report_text.wants_colour(self.color, sys.stdout)
+
+    def result(self, text: str | bytes) -> None:
+        """Text that the user asked for; printed at the end, with ``-o`` into the file."""
+        self._out.append(text)
+
+    def diff(self, change: Change) -> None:
+        """The change as a unified diff."""
+        self.result(coloured_diff(unified_diff(change), self.colour and self.for_people))
+
+    def finish(
+        self, content: Mapping[str, object] | None = None, diagnostics_are_results: bool = False
+    ) -> int:
+        """Print everything and return the exit status.
+
+        ``content`` is the JSON object of the verb (without ``schema_version``); machine formats that
+        know diagnostics only print these.
+        """
+        findings = in_order(self.findings)
+        shown = [
+            f for f in findings if f.diagnostic.severity != "info" or self.verbose or not self.for_people
+        ]
+        if self.quiet and self.for_people:
+            shown = [f for f in shown if f.diagnostic.severity == "error"]
+        match self.output_format:
+            case "text" | "concise":
+                drawn = (report_text.text if self.output_format == "text" else report_text.concise)(shown)
+                if diagnostics_are_results:
+                    self._out.insert(0, drawn if self.colour else click.unstyle(drawn))
+                else:
+                    colour = report_text.wants_colour(self.color, sys.stderr)
+                    click.echo(drawn if colour else click.unstyle(drawn), err=True, nl=False, color=True)
+            case "json":
+                diagnostics = [f.as_json() for f in findings]
+                self._out = [report_data.json_object(content or {"nests": [], "diagnostics": diagnostics})]
+            case "jsonl":
+                self._out = [report_data.jsonl({"type": "diagnostic"} | f.as_json() for f in findings)]
+            case "sarif":
+                self._out = [report_data.sarif(findings)]
+            case "github":
+                self._out = [report_data.github(findings)]
+            case "gitlab":
+                self._out = [report_data.gitlab(findings)]
+            case "junit":
+                self._out = [report_data.junit(findings, self.files)]
+        self._print()
+        status = exit_status(findings, *self.statuses)
+        if self.for_people and not self.quiet:
+            click.echo(self.footer(findings, len(findings) - len(shown)), err=True)
+        return status
+
+    def _print(self) -> None:
+        data = b"".join(t.encode("utf-8", "surrogateescape") if isinstance(t, str) else t for t in self._out)
+        if self.output is None:
+            click.echo(data, nl=False)
+            return
+        try:
+            Path(self.output).write_bytes(data)
+        except OSError as error:
+            raise click.UsageError(f"cannot write {self.output}: {error.strerror}") from None
+
+    def footer(self, findings: Sequence[Finding], hidden: int) -> str:
+        """What was looked at, in one line."""
+        nests = [n for report in self.reports for n in report.nests]
+        counts = Counter(n.status for n in nests)
+        spliced = sum(bool(n.regions) for n in nests)
+        parts = [_count(len(self.files), "file"), _count(len(nests), "nest")]
+        parts += [f"{counts[s]} {s}" for s in ("lifted", "partial", "refused") if counts[s]]
+        parts += [f"{spliced} spliced"] if spliced else []
+        parts += [f"{number} {what}" for what, number in self.counts.items() if number]
+        severities = Counter(f.diagnostic.severity for f in findings)
+        parts += [_count(severities[s], s) for s in ("error", "warning") if severities[s]]
+        if hidden and not self.quiet:
+            parts.append(f"{_count(hidden, 'note')} not shown (-v)")
+        return f"{', '.join(parts)}; {time.monotonic() - self.started:.2f} s"
+
+
+def _source_of(path: str) -> SourceFile | None:
+    try:
+        return read_source(path)
+    except Refusal:
+        return None
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _split(name: str) -> tuple[str, str, str]:
+    """Path, function and label of ``path.c[::function[::label]]``; a path may hold ``::`` itself."""
+    if Path(name).exists():
+        return name, "", ""
+    path, _, rest = name.partition("::")
+    function, _, label = rest.partition("::")
+    return path, function, label
+
+
+def write_crash_report(error: BaseException) -> Path:
+    """Path of a new file with the traceback and the versions."""
+    lines = [
+        f"mdh-lift {VERSION}",
+        f"python {sys.version}",
+        platform.platform(),
+        f"arguments {sys.argv[1:]}",
+        "",
+    ]
+    text = "\n".join(lines) + "".join(traceback.format_exception(error))
+    name = f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{time.monotonic_ns() % 10**6:06d}.txt"
+    for directory in (Path(platformdirs.user_log_dir("mdh-lift")), Path.cwd()):
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_text(text, errors="backslashreplace")
+            return directory / name
+        except OSError:
+            continue
+    return Path("(no place to write it)")
+
+
+# --------------------------------------------------------------------------- diffs
+
+
+def unified_diff(change: Change) -> bytes:
+    """A patch that ``patch -p1`` takes; empty where nothing changes."""
+    name = change.path.encode("utf-8", "surrogateescape")
+    lines = difflib.diff_bytes(
+        difflib.unified_diff, _lines(change.old), _lines(change.new), b"a/" + name, b"b/" + name
+    )
+    return b"".join(
+        line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """Lines with their line feeds; unlike ``splitlines``, nothing else ends a line."""
+    *lines, last = data.split(b"\n")
+    return [line + b"\n" for line in lines] + ([last] if last else [])
+
+
+def coloured_diff(diff: bytes, colour: bool) -> bytes:
+    if not colour:
+        return diff
+    out = []
+    for line in diff.split(b"\n"):
+        sign = line[:1]
+        code = {b"+": b"32", b"-": b"31", b"@": b"36"}.get(sign)
+        out.append(line if code is None else b"\x1b[" + code + b"m" + line + b"\x1b[0m")
+    return b"\n".join(out)

@@ -1,0 +1,412 @@
+"""What each verb does: call the library, hand results to the session, return the exit status."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+import rich.console
+import rich.progress
+
+from frontend_c.preprocess import find_compiler
+from lifter.describe import to_json
+from mdh_core.diagnostics import CODES, Code, Refusal
+from mdh_core.source import SourceFile
+from mdh_lift import config as configuration
+from mdh_lift import pipeline, report_data, report_text
+from mdh_lift.files import write_atomic
+from mdh_lift.pipeline import Change, FileReport, Improvement, NestReport, Options, short_name
+from mdh_lift.session import Session, Target
+from mdh_lift.shown import shown
+from mdh_lift.splice import SplicePart
+from mdh_lift.version import VERSION
+
+STDIN = "<stdin>"
+
+
+# --------------------------------------------------------------------------- shared steps
+
+
+def reports_of(
+    session: Session, paths: Sequence[str], **options: Any
+) -> Iterator[tuple[Target, FileReport, list[NestReport]]]:
+    """Every file that is meant, read and lifted, with the nests that are meant; findings are noted."""
+    if "-" in paths and list(paths) != ["-"]:
+        raise click.UsageError("`-` stands alone")
+    for target in [Target(STDIN)] if "-" in paths else session.targets(paths):
+        report = session.attempt(target.path, partial(_read, session, target, options))
+        if report is None:
+            continue
+        nests = [n for n in report.nests if target.selects(short_name(n.name))]
+        unreadable = any(f.diagnostic.severity == "error" for f in report.findings)
+        if target.function and not nests and not unreadable:
+            raise click.UsageError(
+                f"{target.path} has no nest `{'::'.join(filter(None, (target.function, target.label)))}`"
+            )
+        session.reports.append(report)
+        if not target.function or unreadable:
+            skipped = set() if target.named else {"MDH007"}
+            session.findings += [f for f in report.findings if f.diagnostic.code not in skipped]
+        for nest in nests:
+            session.findings += nest.findings
+        yield target, report, nests
+
+
+def _read(session: Session, target: Target, options: Mapping[str, Any]) -> FileReport:
+    if target.path != STDIN:
+        return pipeline.check_file(target.path, session.options(target.path, **options))
+    source = SourceFile(STDIN, sys.stdin.buffer.read())
+    return pipeline.check_source(source, session.options(".", **options))
+
+
+def nest_json(nest: NestReport) -> dict[str, object]:
+    """The published shape of a nest (``schema_version`` 1)."""
+    described = to_json(nest.lifted) if nest.lifted is not None else {"program": []}
+    return {
+        "name": nest.name,
+        "file": nest.name.rsplit("::", 2)[0],
+        "line": nest.line,
+        "status": nest.status,
+        "program": described["program"],
+        "splice": nest.splice_state,
+        "diagnostics": [f.as_json() for f in nest.findings],
+    }
+
+
+def content_of(
+    session: Session, nests: Sequence[NestReport], details: Mapping[str, Mapping[str, object]] | None = None
+) -> dict[str, object]:
+    """The JSON object of the verbs that look at nests; ``details`` adds to a nest, by its name."""
+    entries = [nest_json(n) | dict((details or {}).get(n.name, {})) for n in nests]
+    of_nests = {id(f) for nest in nests for f in nest.findings}
+    rest = [f.as_json() for f in session.findings if id(f) not in of_nests]
+    return {"nests": entries, "diagnostics": rest}
+
+
+def apply(session: Session, change: Change, write: bool) -> None:
+    """Write a change or print it as a diff; a diff that is not written is a finding (exit status 1)."""
+    session.findings += change.findings
+    if change.new == change.old:
+        return
+    if not write:
+        session.diff(change)
+        session.statuses.append(1)
+        session.counts["would change"] += 1
+        return
+
+    def replaced() -> bool:
+        write_atomic(change.path, change.new, change.old)
+        return True
+
+    session.counts["written"] += bool(session.attempt(change.path, replaced))
+
+
+# --------------------------------------------------------------------------- look
+
+
+def check(session: Session, paths: Sequence[str]) -> int:
+    nests = [n for _, _, found in reports_of(session, paths) for n in found]
+    return session.finish(content_of(session, nests), diagnostics_are_results=True)
+
+
+def show(session: Session, paths: Sequence[str], form: str, stage: str) -> int:
+    if form == "json":
+        session.output_format = "json"
+    nests = [n for _, _, found in reports_of(session, paths) for n in found]
+    for nest in nests:
+        if nest.lifted is not None and session.for_people:
+            text = shown(nest.lifted, form, stage)
+            heading = click.style(f"{nest.name} ({nest.status})", bold=True)
+            session.result(heading if session.colour else click.unstyle(heading))
+            session.result("\n" + textwrap.indent(text.rstrip("\n"), "  ") + "\n\n")
+    return session.finish(content_of(session, nests))
+
+
+def status(session: Session, paths: Sequence[str]) -> int:
+    nests = [n for _, _, found in reports_of(session, paths) for n in found]
+    width = max((len(n.name) for n in nests), default=0)
+    for nest in nests:
+        codes = sorted({f.diagnostic.code for f in nest.findings if f.diagnostic.severity == "error"})
+        words = [
+            nest.status,
+            {"": "not spliced", "fresh": "spliced"}.get(nest.splice_state, nest.splice_state),
+        ]
+        session.result(f"{nest.name:<{width}}  {', '.join(words)}{'  ' + ' '.join(codes) if codes else ''}\n")
+    stale = [n for n in nests if n.splice_state in ("stale", "edited")]
+    content = content_of(session, nests)
+    if session.for_people:
+        session.findings = [f for f in session.findings if f.diagnostic.exit_status >= 2]
+    session.statuses.append(1 if stale else 0)
+    return session.finish(content)
+
+
+def explain(session: Session, row: Code) -> int:
+    if session.output_format == "json":
+        return _finish_json(session, code_json(row))
+    session.result(f"{row.code} ({row.severity}): {row.title}\n\n{textwrap.fill(row.explanation, 96)}\n\n")
+    session.result(f"Exit status of a run with this finding: {row.exit_status}\n")
+    return _finish_quietly(session)
+
+
+def codes(session: Session) -> int:
+    if session.output_format == "json":
+        return _finish_json(session, {"codes": [code_json(row) for row in CODES.values()]})
+    for row in CODES.values():
+        session.result(f"{row.code}  {row.severity:<7}  {row.title}\n")
+    return _finish_quietly(session)
+
+
+def code_json(row: Code) -> dict[str, object]:
+    return {
+        "code": row.code,
+        "severity": row.severity,
+        "title": row.title,
+        "explanation": row.explanation,
+        "exit_status": row.exit_status,
+    }
+
+
+def config(session: Session, path: str) -> int:
+    try:
+        file = session.config_file_of(path)
+        from_file, effective = configuration.load(file), session.options(path).config
+    except configuration.ConfigurationError as error:
+        raise click.UsageError(str(error)) from None
+    default = dict(configuration.flat(configuration.Config()))
+    before = dict(configuration.flat(from_file))
+    rows = []
+    for key, value in configuration.flat(effective):
+        origin = "command line" if value != before[key] else "default" if value == default[key] else str(file)
+        rows.append({"key": key, "value": value, "origin": origin})
+    if session.output_format == "json":
+        return _finish_json(session, {"file": None if file is None else str(file), "values": rows})
+    width = max(len(str(row["key"])) + len(json.dumps(row["value"])) for row in rows) + 3
+    for row in rows:
+        setting = f"{row['key']} = {json.dumps(row['value'])}"
+        session.result(f"{setting:<{width}}  # {row['origin']}\n")
+    return _finish_quietly(session)
+
+
+def version(session: Session) -> int:
+    if session.output_format == "json":
+        return _finish_json(session, {"version": VERSION, "python": platform.python_version()})
+    session.result(f"mdh-lift {VERSION}\n")
+    return _finish_quietly(session)
+
+
+def doctor(session: Session) -> int:
+    """Versions, compiler, cores; exit status 4 where no C compiler is found."""
+    rows = [("mdh-lift", VERSION, True), ("python", f"{platform.python_version()} ({sys.executable})", True)]
+    rows.append(("system", platform.platform(), True))
+    rows.append(("cores", str(len(os.sched_getaffinity(0))), True))
+    for package in ("islpy", "pycparser", "Jinja2", "archspec"):
+        rows.append((package, *_installed(package)))
+    compiler = _compiler()
+    rows.append(("C compiler", compiler or "none found: install gcc or clang", bool(compiler)))
+    works = bool(compiler) and _openmp_works(compiler.split()[0])
+    rows.append(("OpenMP", "-fopenmp compiles and runs" if works else "-fopenmp does not work", works))
+    tuner, found = _installed("kernel-tuner")
+    rows.append(
+        (
+            "tuning extra",
+            f"kernel-tuner {tuner}" if found else "not installed: pip install 'mdh-lift[tune]'",
+            found,
+        )
+    )
+    if session.output_format == "json":
+        session.statuses.append(0 if works else 4)
+        return _finish_json(session, {"checks": [{"name": n, "value": v, "ok": ok} for n, v, ok in rows]})
+    for name, value, good in rows:
+        mark = click.style("ok", fg="green") if good else click.style("--", fg="yellow")
+        line = f"{mark}  {name:<13} {value}\n"
+        session.result(line if session.colour else click.unstyle(line))
+    session.statuses.append(0 if works else 4)
+    return _finish_quietly(session)
+
+
+def _installed(package: str) -> tuple[str, bool]:
+    try:
+        return importlib.metadata.version(package), True
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed", False
+
+
+def _compiler() -> str:
+    try:
+        path = find_compiler()
+    except Refusal:
+        return ""
+    first = subprocess.run(
+        [path, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+    )
+    return f"{path} ({first.stdout.splitlines()[0] if first.stdout else 'unknown version'})"
+
+
+def _openmp_works(compiler: str) -> bool:
+    """Compile and run three lines of our own."""
+    program = b"#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
+    with tempfile.TemporaryDirectory(prefix="mdh-lift-") as directory:
+        out = str(Path(directory, "a.out"))
+        command = [compiler, "-fopenmp", "-x", "c", "-o", out, "-"]
+        compiled = subprocess.run(command, input=program, capture_output=True, check=False)
+        return compiled.returncode == 0 and subprocess.run([out], check=False).returncode == 0
+
+
+def _finish_json(session: Session, content: dict[str, object]) -> int:
+    session.result(report_data.json_object(content))
+    return _finish_quietly(session)
+
+
+def _finish_quietly(session: Session) -> int:
+    """For verbs that look at no file: results only, in the form they are in."""
+    session.quiet, session.output_format = True, "text"
+    return session.finish()
+
+
+# --------------------------------------------------------------------------- change
+
+
+def revert(session: Session, paths: Sequence[str], write: bool) -> int:
+    for target in session.targets(paths):
+        change = session.attempt(target.path, partial(_reverted, target))
+        if change is not None and (target.named or change.new != change.old):
+            apply(session, change, write)
+    return session.finish({"nests": [], "diagnostics": [f.as_json() for f in session.findings]})
+
+
+def _reverted(target: Target) -> Change:
+    names = None
+    if target.function:
+        names = pipeline.spliced_names(target.path, target.selects)
+    return pipeline.revert_file(target.path, names)
+
+
+def splice(session: Session, paths: Sequence[str], write: bool, force: bool) -> int:
+    return _improve(session, paths, write, stage="splice", force=force)
+
+
+# --------------------------------------------------------------------------- run
+
+
+def lift_files(session: Session, paths: Sequence[str], write: bool, force: bool, **search: object) -> int:
+    return _improve(session, paths, write, stage="all", force=force, **search)
+
+
+def tune(session: Session, paths: Sequence[str], **search: object) -> int:
+    return _improve(session, paths, False, stage="tune", **search)
+
+
+def verify(session: Session, paths: Sequence[str]) -> int:
+    return _improve(session, paths, False, stage="verify")
+
+
+def bench(session: Session, paths: Sequence[str]) -> int:
+    return _improve(session, paths, False, stage="bench")
+
+
+def emit(session: Session, paths: Sequence[str], target: str, configuration: str | None) -> int:
+    if target != "openmp":
+        raise click.UsageError(
+            f"target `{target}` is not part of version {VERSION}; this version emits openmp"
+        )
+    given = None
+    if configuration is not None:
+        try:
+            given = json.loads(Path(configuration).read_text())
+        except (OSError, ValueError) as error:
+            raise click.UsageError(f"{configuration}: {error}") from None
+    nests: list[NestReport] = []
+    codes: dict[str, dict[str, object]] = {}
+    for found, report, own in reports_of(session, paths):
+        for nest in own:
+            nests.append(nest)
+            text = session.attempt(found.path, partial(pipeline.emitted, report, nest, given))
+            if text is not None:
+                codes[nest.name] = {"target": target, "code": text}
+                session.result(text)
+    return session.finish(content_of(session, nests, codes))
+
+
+def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **options: Any) -> int:
+    """Tune, verify, measure or splice, as far as the stage says, and tell what came of it."""
+    nests: list[NestReport] = []
+    details: dict[str, dict[str, object]] = {}
+    for target, report, own in reports_of(session, paths, **options):
+        settings = session.options(target.path, **options)
+        parts: list[SplicePart] = []
+        for nest in own:
+            improvement = _improved(session, report, nest, settings, stage)
+            if improvement is not None:
+                nest = replace(nest, findings=(*nest.findings, *improvement.findings))
+                details[nest.name] = improvement.as_json()
+            nests.append(nest)
+            if improvement is not None and improvement.part is not None and stage in ("all", "splice"):
+                parts.append(improvement.part)
+                session.settle(nest, "MDH501", "MDH502")
+        if parts:
+            splice_parts = partial(pipeline.splice_file, report, parts, settings.force)
+            change = session.attempt(target.path, splice_parts)
+            if change is not None:
+                apply(session, change, write)
+    return session.finish(content_of(session, nests, details))
+
+
+def _improved(
+    session: Session, report: FileReport, nest: NestReport, options: Options, stage: str
+) -> Improvement | None:
+    """The improvement of one nest, told; None for a nest that is refused or must not be touched."""
+    if nest.lifted is None or nest.status == "refused":
+        return None
+    if nest.splice_state == "edited" and stage in ("all", "splice") and not options.force:
+        return None  # MDH502 is among its findings
+    with progress(session, nest.name) as tell:
+        work = partial(pipeline.improve, report, nest, options, stage, tell)
+        improvement = session.attempt(report.source.path, work)
+    if improvement is not None:
+        session.findings += improvement.findings
+        session.result(describe(session, improvement))
+    return improvement
+
+
+def describe(session: Session, improvement: Improvement) -> str:
+    """Expression, verification and speedup of one nest, for people."""
+    rows = [click.style(improvement.name, bold=True)]
+    rows.append(textwrap.indent(improvement.expression.rstrip("\n"), "  "))
+    rows += [f"  {label + ':':<14}{value}" for label, value in improvement.summary()]
+    text = "\n".join(rows) + "\n\n"
+    return text if session.colour else click.unstyle(text)
+
+
+class progress:  # noqa: N801 - used as a function
+    """``with progress(session, name) as tell``: a bar on a terminal, nothing elsewhere."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        shown = session.for_people and not session.quiet and sys.stderr.isatty()
+        console = rich.console.Console(
+            stderr=True, no_color=not report_text.wants_colour(session.color, sys.stderr)
+        )
+        self.bar = rich.progress.Progress(console=console, transient=True, disable=not shown)
+        self.task = self.bar.add_task(name, total=None)
+
+    def __enter__(self) -> Callable[[str, int, int], None]:
+        self.bar.start()
+        return self.tell
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        self.bar.update(self.task, description=what, completed=done, total=total or None)

@@ -1,0 +1,11 @@
+int f(const int *x, int n)
+{
+    int at = -1;
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        if (x[i] == 7) {
+            at = i;
+            break; //! MDH205
+        }
+    return at;
+}

@@ -1,0 +1,6 @@
+void f(double _Complex *y, int n)
+{
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        y[i] = 0; //! MDH212
+}

@@ -1,0 +1,9 @@
+void f(int *y, const int *x, int n)
+{
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        if (x[i] == 7)
+            continue; //! MDH205
+        y[i] = x[i];
+    }
+}

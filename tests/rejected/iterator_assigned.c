@@ -1,0 +1,8 @@
+void f(float *y, int n)
+{
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        y[i] = 0;
+        i += 1; //! MDH210
+    }
+}

@@ -1,0 +1,11 @@
+struct vector {
+    int n;
+    float *at;
+};
+
+void f(struct vector *v, float a)
+{
+#pragma mdh
+    for (int i = 0; i < 8; i++)
+        v->at[i] *= a; //! MDH006
+}

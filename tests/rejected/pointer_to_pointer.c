@@ -1,0 +1,7 @@
+void f(float **A, int n)
+{
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
+            A[i][j] = 0; //! MDH212
+}

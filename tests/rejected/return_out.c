@@ -1,0 +1,8 @@
+int f(const int *x, int n)
+{
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        if (x[i] == 7)
+            return i; //! MDH205
+    return -1;
+}

@@ -1,0 +1,11 @@
+union bits {
+    float f;
+    unsigned u;
+};
+
+void f(union bits *y, int n)
+{
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        y[i].u = 0; //! MDH006
+}

@@ -1,0 +1,11 @@
+void f(float *y, int n)
+{
+    int i = 0;
+#pragma mdh
+    {
+        while (i < n) { //! MDH210
+            y[i] = 0;
+            i++;
+        }
+    }
+}

@@ -1,0 +1,199 @@
+"""Lifting: which operators are found, that the meaning is kept, and what is refused."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from frontend_c.read import CompileCommand, read
+from lifter.annotations import Directive
+from lifter.describe import to_json
+from lifter.legality import why_not_well_defined
+from lifter.lift import lift
+from lifter.loop_nest import Loop, LoopNest
+from mdh_core.combine import CC, ps, pw, scalar_operator
+from mdh_core.expr import FLOAT, INT32, INT64, Assign, Binary, Const, Load, Var
+from mdh_core.ir import Buffer, Param
+from mdh_core.source import SourceFile
+from tests.lifting import check_meaning, lifted, nests, operators
+
+CORPUS = Path(__file__).parent.parent / "corpus"
+
+# name: (parameters, before the directive, clauses, nest, after the nest, operators)
+ACCEPTED = {
+    # ------------------------------------------------------------------ operators, all spellings
+    "sum": ("float s, float *a, int n, float *r", "", "for (int i = 0; i < n; i++) s += a[i];", "*r = s;", "i:pw(+)"),
+    "sum_reversed": ("float s, float *a, int n, float *r", "", "for (int i = 0; i < n; i++) s = a[i] + s;", "*r = s;", "i:pw(+)"),
+    "difference": ("int s, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) s -= a[i];", "*r = s;", "i:pw(+)"),
+    "sum_of_three": ("int s, int *a, int *b, int n, int *r", "", "for (int i = 0; i < n; i++) s = a[i] + s - b[i];", "*r = s;", "i:pw(+)"),
+    "product": ("int s, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) s *= a[i];", "*r = s;", "i:pw(*)"),
+    "bits": ("unsigned s, unsigned t, unsigned u, unsigned *a, int n, unsigned *r", "", "for (int i = 0; i < n; i++) { s &= a[i]; t |= a[i]; u = a[i] ^ u; }", "r[0] = s; r[1] = t; r[2] = u;", "i:pw(&, |, ^)"),
+    "wrapping_sum": ("signed char s, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) s += a[i];", "*r = s;", "i:pw(+)"),
+    "wrapping_product": ("unsigned short s, unsigned char *a, int n, int *r", "", "for (int i = 0; i < n; i++) s *= a[i];", "*r = s;", "i:pw(*)"),
+    "mixed_sign": ("unsigned s, int *a, int n, unsigned *r", "", "for (int i = 0; i < n; i++) s += a[i];", "*r = s;", "i:pw(+)"),
+    "float_from_double": ("float s, double *a, int n, float *r", "", "for (int i = 0; i < n; i++) s += a[i];", "*r = s;", "i:pw(+)"),
+    "and": ("int all, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) all = all && a[i] > 0;", "*r = all;", "i:pw(&&)"),
+    "or_right": ("int any, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) any = a[i] > 0 || any;", "*r = any;", "i:pw(||)"),
+    "bool_or": ("_Bool any, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) any |= a[i] == 3;", "*r = any;", "i:pw(|)"),
+    "found": ("int found, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) if (a[i] == 3) found = 1;", "*r = found;", "i:pw(||)"),
+    "found_two_loops": ("int found, int *a, int n, int m, int *r", "", "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) if (a[i * m + j] == 3) found = 7;", "*r = found;", "i:pw(||) j:pw(||)"),
+    "none": ("int ok, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) if (a[i] < 0) ok = 0;", "*r = ok;", "i:pw(&&)"),
+    "max_if": ("int m, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) if (a[i] > m) m = a[i];", "*r = m;", "i:pw(max)"),
+    "max_if_ge": ("int m, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) if (a[i] >= m) m = a[i];", "*r = m;", "i:pw(max)"),
+    "max_if_reversed": ("int m, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) if (m < a[i]) m = a[i];", "*r = m;", "i:pw(max)"),
+    "max_not": ("int m, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) if (!(m >= a[i])) m = a[i];", "*r = m;", "i:pw(max)"),
+    "min_ternary_1": ("int m, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) m = a[i] < m ? a[i] : m;", "*r = m;", "i:pw(min)"),
+    "min_ternary_2": ("int m, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) m = m < a[i] ? m : a[i];", "*r = m;", "i:pw(min)"),
+    "min_ternary_3": ("int m, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) m = m > a[i] ? a[i] : m;", "*r = m;", "i:pw(min)"),
+    "min_ternary_4": ("double m, double *a, int n, double *r", "", "for (int i = 0; i < n; i++) m = a[i] >= m ? m : a[i];", "*r = m;", "i:pw(min)"),
+    "max_else": ("float m, float *a, int n, float *r", "", "for (int i = 0; i < n; i++) { if (a[i] > m) m = a[i]; else m = m; }", "*r = m;", "i:pw(max)"),
+    "max_small": ("signed char m, signed char *a, int n, int *r", "", "for (int i = 0; i < n; i++) m = a[i] > m ? a[i] : m;", "*r = m;", "i:pw(max)"),
+    "max_widening": ("double m, float *a, int n, double *r", "", "for (int i = 0; i < n; i++) if (a[i] > m) m = a[i];", "*r = m;", "i:pw(max)"),
+    "max_of_absolute": ("int m, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) { int x = a[i] < 0 ? -a[i] : a[i]; if (x > m) m = x; }", "*r = m;", "i:pw(max)"),
+    "max_guarded": ("int m, int *a, int *b, int n, int *r", "", "for (int i = 0; i < n; i++) if (b[i] > 2 && a[i] > m) m = a[i];", "*r = m;", "i:pw(max)"),
+    "max_nested_guard": ("int m, int *a, int *b, int n, int *r", "", "for (int i = 0; i < n; i++) if (b[i] > 2) { if (a[i] > m) m = a[i]; }", "*r = m;", "i:pw(max)"),
+    "fmin": ("float m, float *a, int n, float *r", "", "for (int i = 0; i < n; i++) m = fminf(a[i], m);", "*r = m;", "i:pw(min)"),
+    "fmax_converted": ("float m, float *a, int n, float *r", "", "for (int i = 0; i < n; i++) m = fmax(m, a[i]);", "*r = m;", "i:pw(max)"),
+    "own_max": ("int m, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) m = larger(m, a[i]);", "*r = m;", "i:pw(max)"),
+    "guarded_sum": ("float s, float *a, int n, float *r", "", "for (int i = 0; i < n; i++) if (a[i] > 0) s += a[i];", "*r = s;", "i:pw(+)"),
+    "sum_of_branches": ("int s, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) { if (a[i] > 2) s += a[i]; else s -= 1; }", "*r = s;", "i:pw(+)"),
+    "count": ("int c, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) if (a[i] == 2) c++;", "*r = c;", "i:pw(+)"),
+    "several": ("double s, int m, int *a, int n, double *r", "", "for (int i = 0; i < n; i++) { s += a[i]; m = a[i] > m ? a[i] : m; }", "r[0] = s; r[1] = m;", "i:pw(+, max)"),
+    # ------------------------------------------------------------------ arg-min and arg-max
+    "argmin": ("int m, int at, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) if (a[i] < m) { m = a[i]; at = i; }", "r[0] = m; r[1] = at;", "i:pw(argmin)"),
+    "argmin_last": ("int m, int at, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) if (a[i] <= m) { m = a[i]; at = i; }", "r[0] = m; r[1] = at;", "i:pw(argmin)"),
+    "argmax_payload": ("int m, int at, int w, int *a, int *b, int n, int *r", "", "for (int i = 0; i < n; i++) if (m < a[i]) { at = i; m = a[i]; w = b[i]; }", "r[0] = m; r[1] = at; r[2] = w;", "i:pw(argmax)"),
+    "argmax_ternary": ("int m, int at, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) { at = a[i] > m ? i : at; m = a[i] > m ? a[i] : m; }", "r[0] = m; r[1] = at;", "i:pw(argmax)"),
+    "argmin_2d": ("int m, int x, int y, int n, int k, int a[n][k], int *r", "", "for (int i = 0; i < n; i++) for (int j = 0; j < k; j++) if (a[i][j] < m) { m = a[i][j]; y = i; x = j; }", "r[0] = m; r[1] = x; r[2] = y;", "i:pw(argmin) j:pw(argmin)"),
+    "argmin_2d_last": ("int m, int x, int n, int k, int a[n][k], int *r", "", "for (int i = 0; i < n; i++) for (int j = 0; j < k; j++) if (a[i][j] <= m) { m = a[i][j]; x = i * k + j; }", "r[0] = m; r[1] = x;", "i:pw(argmin) j:pw(argmin)"),
+    "argmin_guarded": ("int m, int at, int *a, int *b, int n, int *r", "", "for (int i = 0; i < n; i++) if (b[i] > 0 && a[i] < m) { m = a[i]; at = b[i]; }", "r[0] = m; r[1] = at;", "i:pw(argmin)"),
+    "argmin_guarded_last": ("int m, int at, int *a, int *b, int n, int *r", "", "for (int i = 0; i < n; i++) if (b[i] > 0 && a[i] <= m) { m = a[i]; at = i; }", "r[0] = m; r[1] = at;", "i:pw(argmin)"),
+    "argmin_backwards": ("int m, int at, int *a, int n, int *r", "", "for (int i = n - 1; i >= 0; i--) if (a[i] < m) { m = a[i]; at = i; }", "r[0] = m; r[1] = at;", "i:pw(argmin)"),
+    "argmax_from_first": ("int *a, int n, int *r", "int m = a[0], at = 0;", "for (int i = 1; i < n; i++) if (a[i] > m) { m = a[i]; at = i; }", "r[0] = m; r[1] = at;", "i:pw(argmax)"),
+    "argmax_per_row": ("int n, int k, float a[n][k], int *at", "", "for (int i = 0; i < n; i++) { float m = -1e30f; int p = -1; for (int j = 0; j < k; j++) if (a[i][j] > m) { m = a[i][j]; p = j; } at[i] = p; }", "", "i:cc j:pw(argmax)"),
+    "argmin_and_sum": ("int m, int at, int s, int *a, int n, int *r", "", "for (int i = 0; i < n; i++) { s += a[i]; if (a[i] < m) { m = a[i]; at = i; } }", "r[0] = m; r[1] = at; r[2] = s;", "i:pw(+, argmin)"),
+    # ------------------------------------------------------------------ shapes
+    "gemm": ("int n, int m, int k, double A[n][k], double B[k][m], double C[n][m]", "", "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) for (int l = 0; l < k; l++) C[i][j] += A[i][l] * B[l][j];", "", "i:cc j:cc l:pw(+)"),
+    "gemm_ikj": ("int n, int m, int k, double A[n][k], double B[k][m], double C[n][m]", "", "for (int i = 0; i < n; i++) for (int l = 0; l < k; l++) for (int j = 0; j < m; j++) C[i][j] += A[i][l] * B[l][j];", "", "i:cc l:pw(+) j:cc"),
+    "gemm_init": ("int n, int m, int k, double A[n][k], double B[k][m], double C[n][m]", "", "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) { C[i][j] = 0; for (int l = 0; l < k; l++) C[i][j] += A[i][l] * B[l][j]; }", "", "i:cc j:cc l:pw(+)"),
+    "gemm_epilogue": ("int n, int m, int k, double al, double be, double A[n][k], double B[k][m], double C[n][m]", "", "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) { double acc = 0; for (int l = 0; l < k; l++) acc += A[i][l] * B[l][j]; C[i][j] = al * acc + be * C[i][j]; }", "", "i:cc j:cc l:pw(+)"),
+    "gemm_scaled_first": ("int n, int m, int k, double be, double A[n][k], double B[k][m], double C[n][m]", "", "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) { C[i][j] *= be; for (int l = 0; l < k; l++) C[i][j] += A[i][l] * B[l][j]; }", "", "i:cc j:cc l:pw(+)"),
+    "gemm_two_loops_init": ("int n, int m, int k, double A[n][k], double B[k][m], double C[n][m]", "", "for (int i = 0; i < n; i++) { for (int j = 0; j < m; j++) C[i][j] = 0; for (int l = 0; l < k; l++) for (int j = 0; j < m; j++) C[i][j] += A[i][l] * B[l][j]; }", "", "i:cc j:cc; i:cc l:pw(+) j:cc"),
+    "accumulate_row_sums": ("int n, int k, int s, int a[n][k], int *r", "", "for (int i = 0; i < n; i++) { int row = 0; for (int j = 0; j < k; j++) row += a[i][j]; s += row; }", "*r = s;", "i:pw(+) j:pw(+)"),
+    "columns_of_row_sums": ("int n, int m, int k, int a[n][m][k], int *c", "", "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) { int acc = 0; for (int l = 0; l < k; l++) acc += a[i][j][l]; c[j] += acc; }", "", "i:pw(+) j:cc l:pw(+)"),
+    "sum_all": ("int n, int k, int s, int a[n][k], int *r", "", "for (int i = 0; i < n; i++) for (int j = 0; j < k; j++) s += a[i][j];", "*r = s;", "i:pw(+) j:pw(+)"),
+    "two_accumulators": ("int n, int k, int a[n][k], int *lo, int *su", "", "for (int i = 0; i < n; i++) { int l = 100, s = 0; for (int j = 0; j < k; j++) { if (a[i][j] < l) l = a[i][j]; s += a[i][j]; } lo[i] = l; su[i] = s; }", "", "i:cc j:pw(min, +)"),
+    "combined_accumulators": ("int n, int k, int a[n][k], int *out", "", "for (int i = 0; i < n; i++) { int l = 100, s = 0; for (int j = 0; j < k; j++) { if (a[i][j] < l) l = a[i][j]; s += a[i][j]; } out[i] = s - l; }", "", "i:cc j:pw(min, +)"),
+    "block": ("int n, int *a, int *r", "", "{ int s = 0; for (int i = 0; i < n; i++) s += a[i]; r[0] = 2 * s; }", "", "i:pw(+)"),
+    "two_nests": ("int n, int *a, int *b, int *c", "", "{ for (int i = 0; i < n; i++) b[i] = a[i] + 1; for (int i = 0; i < n; i++) c[i] = b[n - 1 - i]; }", "", "i:cc; i:cc"),
+    "mean_then_shift": ("int n, int s, int *a, int *b, int *r", "", "{ s = 0; for (int i = 0; i < n; i++) s += a[i]; for (int j = 0; j < n; j++) b[j] = a[j] - s; }", "*r = s;", "i:pw(+); j:cc"),
+    "shift_by_private": ("int n, int *a, int *b", "int s;", "{ s = 0; for (int i = 0; i < n; i++) s += a[i]; s = s / 2; for (int j = 0; j < n; j++) b[j] = a[j] - s; }", "", "i:pw(+); j:cc"),
+    "row_and_total": ("int n, int k, int s, int a[n][k], int *rows, int *r", "", "for (int i = 0; i < n; i++) { int row = 0; for (int j = 0; j < k; j++) row += a[i][j]; rows[i] = row; s += row; }", "*r = s;", "i:cc j:pw(+); i:pw(+) j:pw(+)"),
+    "map_and_sum": ("int n, int s, int *a, int *b, int *r", "", "for (int i = 0; i < n; i++) { b[i] = 2 * a[i]; s += a[i]; }", "*r = s;", "i:cc; i:pw(+)"),
+    "in_place_and_sum": ("int n, int s, int *a, int *r", "", "for (int i = 0; i < n; i++) { a[i] = 2 * a[i]; s += a[i]; }", "*r = s;", "i:pw(+); i:cc"),
+    "chain": ("int n, int *a, int *b, int *c", "", "for (int i = 1; i < n; i++) { b[i] = a[i] + 1; c[i] = b[i - 1]; }", "", "i:cc; i:cc"),
+    "epilogue_only": ("int n, int k, int a[n][k], int *b, int *c, int *d", "", "for (int i = 0; i < n; i++) { int s = 0; for (int j = 0; j < k; j++) s += a[i][j]; c[i] = s; d[i] = 3 * b[i]; }", "", "i:cc j:pw(+)"),
+    "old_value": ("int n, int k, int a[n][k], int *w", "", "for (int i = 0; i < n; i++) for (int j = 0; j < k; j++) w[i] += a[i][j];", "", "i:cc j:pw(+)"),
+    "even_and_odd": ("int n, int *a, int *b", "", "for (int i = 0; i < n; i++) { b[2 * i] = a[i]; b[2 * i + 1] = -a[i]; }", "", "i:cc"),
+    "in_place": ("int n, int *a", "", "for (int i = 0; i < n; i++) a[i] = a[i] * 2 + i;", "", "i:cc"),
+    "last_value": ("int n, int last, int *a, int *r", "", "for (int i = 0; i < n; i++) last = a[i];", "*r = last;", "i:cc"),
+    "last_of_two_loops": ("int n, int k, int last, int a[n][k], int *r", "", "for (int i = 0; i < n; i++) for (int j = 0; j < k; j++) last = a[i][j];", "*r = last;", "i:cc j:cc"),
+    "private_outside": ("int n, int *a, int *b", "int t;", "for (int i = 0; i < n; i++) { t = a[i]; b[i] = t * t; }", "", "i:cc"),
+    "private_accumulator": ("int n, int k, int a[n][k], int *b", "int t; int i, j;", "for (i = 0; i < n; i++) { t = 0; for (j = 0; j < k; j++) t += a[i][j]; b[i] = t; }", "", "i:cc j:pw(+)"),
+    "live_accumulator": ("int n, int k, int a[n][k], int *b, int *r", "int t = 5;", "for (int i = 0; i < n; i++) { t = 0; for (int j = 0; j < k; j++) t += a[i][j]; b[i] = t; }", "*r = t;", "i:cc j:pw(+)"),
+    # ------------------------------------------------------------------ conditions and while
+    "relu": ("int n, float *a, float *b", "", "for (int i = 0; i < n; i++) { if (a[i] > 0) b[i] = a[i]; else b[i] = 0; }", "", "i:cc"),
+    "conditional_store": ("int n, int *a, int *b", "", "for (int i = 0; i < n; i++) if (a[i] > 2) b[i] = a[i];", "", "i:cc"),
+    "conditional_locals": ("int n, int *a, int *b", "", "for (int i = 0; i < n; i++) { int x; if (a[i] > 2) { int y = a[i] * 2; x = y + 1; } else x = 5; b[i] = x; }", "", "i:cc"),
+    "diagonal": ("int n, int a[n][n]", "", "for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) if (i == j) a[i][j] = 1;", "", "i:cc j:cc"),
+    "not_self": ("int n, int *p, int *f", "", "for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) if (i != j) f[i] += p[j] - p[i];", "", "i:cc j:pw(+)"),
+    "lower_triangle": ("int n, int a[n][n], int *w", "", "for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) if (j <= i) w[i] += a[i][j];", "", "i:cc j:pw(+)"),
+    "padding": ("int n, int m, int *a, int *b", "", "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) { int s = 0; for (int q = 0; q < 3; q++) { int x = j + q - 1; if (x >= 0 && x < m) s += a[i * m + x]; } b[i * m + j] = s; }", "", "i:cc j:cc q:pw(+)"),
+    "collatz": ("int n, int *a, int *b", "", "for (int i = 0; i < n; i++) { int x = a[i], steps = 0; while (x > 1 && steps < 20) { if (x % 2) x = 3 * x + 1; else x = x / 2; steps++; } b[i] = steps; }", "", "i:cc"),
+    "collatz_sum": ("int n, int s, int *a, int *r", "", "for (int i = 0; i < n; i++) { int x = a[i], steps = 0; while (x > 1 && steps < 20) { x = x % 2 ? 3 * x + 1 : x / 2; steps++; } s += steps; }", "*r = s;", "i:pw(+)"),
+    "nested_while": ("int n, int *a, int *b", "", "for (int i = 0; i < n; i++) { int s = 0; if (a[i] > 0) { int k = a[i]; while (k > 0) { int t = k; while (t > 0) { s += t; t--; } k = k - 1; } } b[i] = s; }", "", "i:cc"),
+    "local_twice": ("int n, unsigned *a, unsigned h, unsigned *r", "", "for (int i = 0; i < n; i++) { unsigned x = a[i] * 2654435761u + 12345u * (unsigned)i + 3u; x = (x ^ (x >> 3)) * 77u + (x << 2) + 1u; x ^= x >> 2; h ^= x; }", "*r = h;", "i:pw(^)"),
+    # ------------------------------------------------------------------ scans
+    "scan": ("int n, int s, int *a, int *b", "", "for (int i = 0; i < n; i++) { s += a[i]; b[i] = s; }", "", "i:ps(+)"),
+    "scan_final": ("int n, int s, int *a, int *b, int *r", "", "for (int i = 0; i < n; i++) { s += a[i]; b[i] = s; }", "*r = s;", "i:ps(+)"),
+    "scan_epilogue": ("int n, int s, int *a, int *b", "", "for (int i = 0; i < n; i++) { s += a[i]; b[i] = 2 * s + a[i]; }", "", "i:ps(+)"),
+    "scan_rows": ("int n, int k, int a[n][k], int b[n][k]", "", "for (int i = 0; i < n; i++) { int s = 0; for (int j = 0; j < k; j++) { s += a[i][j]; b[i][j] = s; } }", "", "i:cc j:ps(+)"),
+    "scan_rows_total": ("int n, int k, int a[n][k], int b[n][k], int *t", "", "for (int i = 0; i < n; i++) { int s = 1; for (int j = 0; j < k; j++) { s += a[i][j]; b[i][j] = s; } t[i] = s; }", "", "i:cc j:ps(+); i:cc j:pw(+)"),
+    "scan_in_place": ("int n, int *a", "", "for (int i = 1; i < n; i++) a[i] += a[i - 1];", "", "i:ps(+)"),
+    "scan_other": ("int n, int *a, int *b", "", "for (int i = 1; i < n; i++) b[i] = b[i - 1] * a[i];", "", "i:ps(*)"),
+    "scan_columns": ("int n, int k, int a[n][k], int b[n][k]", "", "for (int i = 1; i < n; i++) for (int j = 0; j < k; j++) b[i][j] = b[i - 1][j] + a[i][j];", "", "i:ps(+) j:cc"),
+    "scan_backwards": ("int n, int *a, int *b", "", "for (int i = n - 2; i >= 0; i--) b[i] = b[i + 1] + a[i];", "", "i:ps(+)"),
+    "scan_max": ("int n, int m, int *a, int *b", "", "for (int i = 0; i < n; i++) { if (a[i] > m) m = a[i]; b[i] = m; }", "", "i:ps(max)"),
+    "scan_max_in_place": ("int n, int *a, int *b", "", "for (int i = 1; i < n; i++) b[i] = a[i] > b[i - 1] ? a[i] : b[i - 1];", "", "i:ps(max)"),
+    "mbbs": ("int n, int k, int s, int a[n][k], int *b", "", "for (int i = 0; i < n; i++) { for (int j = 0; j < k; j++) s += a[i][j]; b[i] = s; }", "", "i:ps(+) j:pw(+)"),
+    "mbbs_local": ("int n, int k, int a[n][k], int *b", "", "for (int i = 1; i < n; i++) { int acc = b[i - 1]; for (int j = 0; j < k; j++) acc += a[i][j]; b[i] = acc; }", "", "i:ps(+) j:pw(+)"),
+    "mbbs_row_sum": ("int n, int k, int s, int a[n][k], int *b", "", "for (int i = 0; i < n; i++) { int row = 0; for (int j = 0; j < k; j++) row += a[i][j]; s += row; b[i] = s; }", "", "i:ps(+) j:pw(+)"),
+    "two_scans": ("int n, int s, int m, int *a, int *b, int *c", "", "for (int i = 0; i < n; i++) { s += a[i]; if (a[i] > m) m = a[i]; b[i] = s; c[i] = m; }", "", "i:ps(+, max)"),
+    "scan_and_sum": ("int n, int s, int q, int *a, int *b, int *r", "", "for (int i = 0; i < n; i++) { s += a[i]; b[i] = s; q += a[i] * a[i]; }", "*r = q;", "i:ps(+); i:pw(+)"),
+    "column_scan": ("int n, int k, int a[n][k], int *w, int b[n][k]", "", "for (int i = 0; i < n; i++) for (int j = 0; j < k; j++) { w[j] += a[i][j]; b[i][j] = w[j]; }", "", "i:ps(+) j:cc"),
+    # ------------------------------------------------------------------ loops and indices
+    "strided": ("int n, int *a, int *b", "", "for (int i = 3; i < n; i += 2) b[i] = a[i - 3] + i;", "", "i:cc"),
+    "downwards": ("int n, int *a, int *b", "", "for (int i = n; i-- > 0;) b[i] = a[i];", "", None),
+    "downwards_by_two": ("int n, int *a, int *b", "", "for (int i = n; i > 1; i -= 2) b[i] = a[i - 2] + i;", "", "i:cc"),
+    "inclusive": ("int n, int *a, int *b", "", "for (int i = 1; i <= n; i++) b[i] = a[n - i];", "", "i:cc"),
+    "lower_parameter": ("int lo, int hi, int *a, int *b", "", "for (int i = lo; i < hi; i++) b[i] = a[i] * i;", "", "i:cc"),
+    "flat": ("int n, int m, float *a, float *b", "", "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) b[j * n + i] = a[i * m + j];", "", "i:cc j:cc"),
+    "flat_local_index": ("int n, int m, float *a, float *b", "", "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) { int p = i * m; p = p + j; b[p] = a[p]; }", "", "i:cc j:cc"),
+    "flat_3d": ("int n, int m, int l, float *a, float *b", "", "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) for (int k = 0; k < l; k++) b[(i * m + j) * l + k] = a[k * n * m + i * m + j];", "", "i:cc j:cc k:cc"),
+    "flat_stencil": ("int n, int m, float *a, float *b", "", "for (int i = 1; i < n - 1; i++) for (int j = 1; j < m - 1; j++) b[i * m + j] = a[(i - 1) * m + j] + a[(i + 1) * m + j] + a[i * m + j - 1] + a[i * m + j + 1];", "", "i:cc j:cc"),
+    "flat_leading_dimension": ("int n, int m, int ld, float *a, float *b", "", "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) b[i * ld + j] = a[i * ld + j];", "", "i:cc j:cc"),
+    "flat_constant": ("int n, int m, float *a, float *b", "", "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) b[i * 4 + j] = a[i + 4 * j];", "", "i:cc j:cc"),
+    "flat_rgb": ("int n, int m, int *a, int *b", "", "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) for (int c = 0; c < 3; c++) b[(i * m + j) * 3 + c] = a[(i * m + j) * 3 + 2 - c];", "", "i:cc j:cc c:cc"),
+    "flat_rows_by_two": ("int n, int m, int *a, int *b", "", "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) b[i * m + j] = a[2 * i * m + j] + a[(2 * i + 1) * m + j];", "", "i:cc j:cc"),
+    "loop_sum": ("int n, int s, int *r", "", "for (int i = 0; i < n; i++) s += i * i;", "*r = s;", "i:pw(+)"),
+    # ------------------------------------------------------------------ records
+    "complex_sum": ("int n, cplx s, cplx *a, cplx *r", "", "for (int i = 0; i < n; i++) { s.re += a[i].re; s.im += a[i].im; }", "*r = s;", "i:pw(+, +)"),
+    "complex_map": ("int n, cplx *a, cplx *b", "", "for (int i = 0; i < n; i++) { b[i].re = a[i].im; b[i].im = -a[i].re; }", "", "i:cc"),
+    "one_field": ("int n, cplx *a, cplx *b", "", "for (int i = 0; i < n; i++) b[i].re = a[i].im;", "", "i:cc"),
+    "field_max": ("int n, int m, cplx *a, int *r", "", "for (int i = 0; i < n; i++) if (a[i].re > m) m = a[i].re;", "*r = m;", "i:pw(max)"),
+}  # fmt: skip
+
+PRELUDE = """
+#include <math.h>
+typedef struct { int re, im; } cplx;
+static int larger(int a, int b) { return a > b ? a : b; }
+static cplx add(cplx a, cplx b) { cplx c; c.re = a.re + b.re; c.im = a.im + b.im; return c; }
+static void addp(cplx *r, const cplx *a, const cplx *b) { int re = a->re + b->re; int im = a->im + b->im; r->re = re; r->im = im; }
+static int odd(int a, int b) { int c = a; if (b > 3) c = a + b; return c; }
+"""
+
+
+def program(parameters: str, before: str, nest: str, after: str, clauses: str = "") -> str:
+    return f"{PRELUDE}\nvoid f({parameters})\n{{\n{before}\n#pragma mdh {clauses}\n{nest}\n{after}\n}}\n"
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_accepted(name):
+    parameters, before, nest, after, wanted = ACCEPTED[name]
+    if wanted is None:
+        pytest.skip("the frontend does not read this loop form")
+    result = lifted(program(parameters, before, nest, after))
+    assert operators(result) == wanted, [(d.code, d.message, d.label) for d in result.diagnostics]
+    assert check_meaning(result) >= 3
+
+
+WITH_CLAUSES = {
+    "user": ("int n, cplx s, cplx *a, cplx *r", "combine_ops(pw(add))", "for (int i = 0; i < n; i++) s = add(s, a[i]);", "*r = s;", "i:pw(add)"),
+    "user_right": ("int n, cplx s, cplx *a, cplx *r", "combine_ops(add)", "for (int i = 0; i < n; i++) s = add(a[i], s);", "*r = s;", "i:pw(add)"),
+    "user_pointers": ("int n, cplx s, cplx *a, cplx *r", "combine_ops(i: pw(addp))", "for (int i = 0; i < n; i++) addp(&s, &s, &a[i]);", "*r = s;", "i:pw(addp)"),
+    "user_scan": ("int n, cplx s, cplx *a, cplx *b", "combine_ops(ps(add))", "for (int i = 0; i < n; i++) { s = add(s, a[i]); b[i] = s; }", "", "i:ps(add)"),
+    "by_iterator": ("int n, int k, int a[n][k], int *w", "combine_ops(j: pw(+), i: cc) out(w) inp(a)", "for (int i = 0; i < n; i++) for (int j = 0; j < k; j++) w[i] += a[i][j];", "", "i:cc j:pw(+)"),
+    "tuple": ("int n, int s, int m, int *a, int *r", "combine_ops(pw(+, max))", "for (int i = 0; i < n; i++) { s += a[i]; if (a[i] > m) m = a[i]; }", "r[0] = s; r[1] = m;", "i:pw(+, max)"),
+    "exact": ("float s, float *a, int n, float *r", "fp(exact)", "for (int i = 0; i < n; i++) s += a[i] - 1;", "*r = s;", "i:pw(+)"),
+    "cc23": ("int n, int k, int a[n][k], int *w", "( w[i] : ++ , + )", "for (int i = 0; i < n; i++) for (int j = 0; j < k; j++) w[i] += a[i][j];", "", "i:cc j:pw(+)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITH_CLAUSES)
+def test_with_clauses(name):
+    parameters, clauses, nest, after, wanted = WITH_CLAUSES[name]
+    result = lifted(program(parameters, "", nest, after, clauses))
+    assert operators(result) == wanted, [(d.code, d.message, d.label) for d in result.diagnostics]
+    assert check_meaning(result) >= 3

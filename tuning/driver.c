@@ -1,0 +1,662 @@
+/* The generic half of a harness program; the struct definitions are put in front of this text.
+
+   usage: prog SPEC FD
+
+   SPEC is a file of lines; each "case" runs when its "end" is reached:
+     limit RESOURCE BYTES            as | cpu | fsize | core | nproc
+     case ID verify|bench
+     set KEY VALUE                   see `struct spec`
+     p NAME VALUE                    value of a parameter (others come from the generator)
+     c NAME COUNT                    elements of an array
+     end
+   Results are JSON lines on descriptor FD, so that printing cannot forge them.  The last line is {"done":1}. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fenv.h>
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+extern void omp_set_num_threads(int) __attribute__((weak));
+
+enum { MAX_ARGS = 256, CANARY = 0xA5, POISON = 0xCD };
+enum role { PARAM, ARRAY, SCALAR, ITERATOR };
+enum data { EXACT, REAL, EXACT_PRODUCT, REAL_PRODUCT, POSITIVE };
+enum which { ORIGINAL = 1, CANDIDATE = 2 };
+
+struct spec {
+    long id;
+    char mode[16];
+    uint64_t seed;
+    int data, threads, bitwise, at_start;
+    double length;            /* of the longest chain of combined values, for the tolerance */
+    int alias, aliased;       /* overlap mode: array `aliased` starts `shift` elements into array `alias` */
+    long shift;
+    int which, min_rounds, max_rounds;
+    double budget, hard;      /* seconds: enough with min_rounds; enough in any case */
+    double limit;             /* seconds: a candidate slower than this is cut off */
+    char value[MAX_ARGS][64]; /* text of a given parameter */
+    unsigned long count[MAX_ARGS];
+};
+
+struct region {
+    char *map, *base;
+    size_t map_bytes, bytes, canary_bytes;
+    char *canary;
+    int borrowed;
+};
+
+struct copy {
+    struct region region[MAX_ARGS];
+    void *slot[MAX_ARGS];
+};
+
+static int out;
+static struct spec spec;
+static size_t page;
+
+/* ------------------------------------------------------------------ leaving */
+
+static void finish(const char *kind, const char *detail)
+{
+    dprintf(out, "{\"event\":\"%s\",\"case\":%ld,\"detail\":\"%s\"}\n", kind, spec.id, detail);
+    _exit(strcmp(kind, "no_memory") == 0 ? 98 : 97);
+}
+
+static int find(const char *name)
+{
+    for (int a = 0; a < mdh_arg_count; a++)
+        if (strcmp(mdh_args[a].name, name) == 0)
+            return a;
+    finish("bad_spec", "unknown argument name");
+    return -1;
+}
+
+/* ------------------------------------------------------------------ memory */
+
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + page - 1) / page * page;
+}
+
+/* Inaccessible pages directly before and behind; the array touches the one behind, or (at_start) the one before. */
+static void guarded(struct region *r, size_t bytes, int at_start)
+{
+    size_t inner = whole_pages(bytes);
+    r->map_bytes = inner + 2 * page;
+    r->map = mmap(NULL, r->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (r->map == MAP_FAILED || (inner && mprotect(r->map + page, inner, PROT_READ | PROT_WRITE)))
+        finish("no_memory", "an array of the test program could not be allocated");
+    r->bytes = bytes;
+    r->base = r->map + page + (at_start ? 0 : inner - bytes);
+    r->canary = r->map + page + (at_start ? bytes : 0);
+    r->canary_bytes = inner - bytes;
+    r->borrowed = 0;
+    if (r->canary_bytes)
+        memset(r->canary, CANARY, r->canary_bytes);
+}
+
+static int canary_intact(const struct region *r)
+{
+    for (size_t k = 0; k < r->canary_bytes; k++)
+        if ((unsigned char)r->canary[k] != CANARY)
+            return 0;
+    return 1;
+}
+
+static size_t bytes_of(int a)
+{
+    return mdh_args[a].role == ARRAY ? spec.count[a] * mdh_args[a].size : mdh_args[a].size;
+}
+
+static void allocate(struct copy *c)
+{
+    memset(c, 0, sizeof *c);
+    for (int a = 0; a < mdh_arg_count; a++) {
+        size_t bytes = bytes_of(a);
+        if (a == spec.alias) {
+            size_t other = spec.shift * mdh_args[a].size + bytes_of(spec.aliased);
+            bytes = bytes > other ? bytes : other;
+        }
+        if (a != spec.aliased)
+            guarded(&c->region[a], bytes, spec.at_start);
+    }
+    if (spec.aliased >= 0) {
+        struct region *r = &c->region[spec.aliased];
+        r->borrowed = 1;
+        r->bytes = bytes_of(spec.aliased);
+        r->base = c->region[spec.alias].base + spec.shift * mdh_args[spec.alias].size;
+    }
+    for (int a = 0; a < mdh_arg_count; a++)
+        c->slot[a] = c->region[a].base;
+}
+
+static void release(struct copy *c)
+{
+    for (int a = 0; a < mdh_arg_count; a++)
+        if (c->region[a].map && !c->region[a].borrowed)
+            munmap(c->region[a].map, c->region[a].map_bytes);
+}
+
+/* ------------------------------------------------------------------ data */
+
+static uint64_t mix(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    return x ^ (x >> 31);
+}
+
+static double real_value(uint64_t h, int data)
+{
+    double unit = (double)(h >> 40) / 16777216.0; /* [0, 1) in 24 bits: exact as a float */
+    switch (data) {
+    case REAL: return 2 * unit - 1;
+    case REAL_PRODUCT: return (h & 1 ? -1 : 1) * (0.75 + unit / 2);
+    case EXACT_PRODUCT: return h % 16 == 0 ? 2 : h % 16 == 1 ? 0.5 : h & 16 ? -1 : 1;
+    case POSITIVE: return (double)(1 + h % 3);
+    default: return (double)(h % 5) - 2;
+    }
+}
+
+static int64_t integer_value(uint64_t h, int data, int is_signed)
+{
+    switch (data) {
+    case REAL: return is_signed ? (int64_t)(h % 201) - 100 : (int64_t)(h % 251);
+    case REAL_PRODUCT:
+    case EXACT_PRODUCT: return h % 16 == 0 ? 2 : is_signed && h & 16 ? -1 : 1;
+    case POSITIVE: return (int64_t)(1 + h % 3);
+    default: return is_signed ? (int64_t)(h % 7) - 3 : (int64_t)(h % 8);
+    }
+}
+
+static void put_integer(char *p, int bits, int64_t v)
+{
+    int8_t b = (int8_t)v;
+    int16_t s = (int16_t)v;
+    int32_t i = (int32_t)v;
+    memcpy(p, bits == 8 ? (void *)&b : bits == 16 ? (void *)&s : bits == 32 ? (void *)&i : (void *)&v, bits / 8);
+}
+
+static void put_real(char *p, int bits, double v)
+{
+    float f = (float)v;
+    memcpy(p, bits == 32 ? (void *)&f : (void *)&v, bits / 8);
+}
+
+static double get_real(const char *p, int bits)
+{
+    float f;
+    double d;
+    if (bits == 32)
+        return memcpy(&f, p, 4), f;
+    return memcpy(&d, p, 8), d;
+}
+
+static void put_value(char *p, const struct mdh_field *f, uint64_t h, int data, int absolute)
+{
+    double v;
+    if (f->kind == 0)
+        v = real_value(h, data), put_real(p, f->bits, absolute ? fabs(v) : v);
+    else if (f->kind == 3)
+        *p = (char)(h >> 13 & 1);
+    else
+        put_integer(p, f->bits, integer_value(h, data, f->kind == 1));
+}
+
+static void put_given(char *p, const struct mdh_field *f, const char *text)
+{
+    if (f->kind == 0)
+        put_real(p, f->bits, strtod(text, NULL));
+    else if (f->kind == 3)
+        *p = (char)(strtol(text, NULL, 10) != 0);
+    else
+        put_integer(p, f->bits, f->kind == 1 ? strtoll(text, NULL, 10) : (int64_t)strtoull(text, NULL, 10));
+}
+
+/* Element e, field f of argument a depends on (seed, a, f, e) only.  What is never read is poisoned. */
+static void fill(struct copy *c, int a, int absolute)
+{
+    const struct mdh_arg *arg = &mdh_args[a];
+    size_t n = arg->role == ARRAY ? spec.count[a] : 1;
+    char *p = c->slot[a];
+    int data = arg->role == PARAM && spec.data == EXACT ? POSITIVE : spec.data; /* a factor of 0 would hide much */
+    memset(p, arg->flags & 2 ? 0 : POISON, n * arg->size);
+    if (arg->role == ITERATOR)
+        *p = 77;
+    if (spec.value[a][0]) {
+        put_given(p, &arg->field[0], spec.value[a]);
+        return;
+    }
+    if (!(arg->flags & 2) || arg->role == ITERATOR)
+        return;
+    if (arg->role == PARAM && arg->fields == 1 && arg->field[0].kind != 0 && arg->field[0].kind != 3)
+        finish("bad_spec", "no value for an integer parameter");
+    for (int f = 0; f < arg->fields; f++) {
+        uint64_t base = mix(mix(spec.seed * 1021 + (uint64_t)a) + (uint64_t)f);
+        for (size_t e = 0; e < n; e++)
+            put_value(p + e * arg->size + arg->field[f].offset, &arg->field[f], mix(base + e), data, absolute);
+    }
+}
+
+static void fill_all(struct copy *c, int absolute)
+{
+    for (int a = 0; a < mdh_arg_count; a++)
+        fill(c, a, absolute);
+}
+
+/* ------------------------------------------------------------------ running */
+
+static void set_threads(int n)
+{
+    if (omp_set_num_threads)
+        omp_set_num_threads(n);
+}
+
+static int call(struct copy *c, int which)
+{
+    if (which == CANDIDATE)
+        return mdh_run_candidate(c->slot);
+    mdh_run_original(c->slot);
+    return 1;
+}
+
+static void phase(const char *name)
+{
+    dprintf(out, "{\"phase\":\"%s\",\"case\":%ld}\n", name, spec.id);
+}
+
+/* ------------------------------------------------------------------ comparing */
+
+struct verdict {
+    unsigned long mismatches;
+    int arg, field;
+    size_t index;
+    double got, expected, tolerance;
+    int64_t got_integer, expected_integer;
+    double max_abs, max_rel, max_ulp;
+};
+
+static int64_t ordered(double v, int bits)
+{
+    int64_t d;
+    int32_t i;
+    float f = (float)v;
+    if (bits == 32)
+        return memcpy(&i, &f, 4), i < 0 ? (int64_t)INT32_MIN - i : i;
+    return memcpy(&d, &v, 8), d < 0 ? INT64_MIN - d : d;
+}
+
+static int64_t get_integer(const char *p, int bits)
+{
+    int64_t v = 0;
+    memcpy(&v, p, bits / 8);
+    return bits == 64 ? v : (int64_t)((uint64_t)v << (64 - bits)) >> (64 - bits);
+}
+
+static void note(struct verdict *v, int a, int f, size_t e, double got, double expected, double tolerance)
+{
+    if (v->mismatches++ == 0) {
+        v->arg = a, v->field = f, v->index = e;
+        v->got = got, v->expected = expected, v->tolerance = tolerance;
+    }
+}
+
+/* |got - expected| <= 4 eps (length + 8) scale, with scale = max(|expected|, |the nest on absolute values|). */
+static double tolerance_of(int bits, double expected, double absolute)
+{
+    double scale = fabs(expected) > fabs(absolute) ? fabs(expected) : fabs(absolute);
+    return 4 * (bits == 32 ? (double)FLT_EPSILON : DBL_EPSILON) * (spec.length + 8) * scale;
+}
+
+static void compare_real(struct verdict *v, int a, int f, size_t e, const char *want, const char *have, const char *abs)
+{
+    int bits = mdh_args[a].field[f].bits;
+    double w = get_real(want, bits), h = get_real(have, bits), tolerance = 0, difference, ulp;
+    if (memcmp(want, have, bits / 8) == 0 || (isnan(w) && isnan(h)))
+        return;
+    if (!spec.bitwise && w == h)
+        return;
+    difference = fabs(w - h);
+    if (isfinite(w) && isfinite(h)) {
+        ulp = fabs((double)ordered(w, bits) - (double)ordered(h, bits));
+        v->max_abs = fmax(v->max_abs, difference);
+        v->max_ulp = fmax(v->max_ulp, ulp);
+        if (w != 0)
+            v->max_rel = fmax(v->max_rel, difference / fabs(w));
+        if (abs && !spec.bitwise)
+            tolerance = tolerance_of(bits, w, get_real(abs, bits));
+    }
+    if (!(difference <= tolerance))
+        note(v, a, f, e, h, w, tolerance);
+}
+
+static void compare_integer(struct verdict *v, int a, int f, size_t e, const char *want, const char *have)
+{
+    int bits = mdh_args[a].field[f].bits;
+    if (memcmp(want, have, bits / 8) == 0)
+        return;
+    if (v->mismatches == 0) {
+        v->got_integer = get_integer(have, bits);
+        v->expected_integer = get_integer(want, bits);
+    }
+    note(v, a, f, e, NAN, NAN, 0);
+}
+
+static void compare(struct verdict *v, int a, const struct copy *want, const struct copy *have, const struct copy *abs)
+{
+    const struct mdh_arg *arg = &mdh_args[a];
+    size_t n = arg->role == ARRAY ? spec.count[a] : 1;
+    const char *w = want->slot[a], *h = have->slot[a];
+    if (arg->role == PARAM || memcmp(w, h, n * arg->size) == 0)
+        return;
+    for (size_t e = 0; e < n; e++)
+        for (int f = 0; f < arg->fields; f++) {
+            size_t at = e * arg->size + arg->field[f].offset;
+            if (arg->field[f].kind == 0)
+                compare_real(v, a, f, e, w + at, h + at, abs ? (const char *)abs->slot[a] + at : NULL);
+            else
+                compare_integer(v, a, f, e, w + at, h + at);
+        }
+}
+
+static void put_json_number(double v)
+{
+    if (isfinite(v))
+        dprintf(out, "%.17g", v);
+    else
+        dprintf(out, isnan(v) ? "\"nan\"" : v > 0 ? "\"inf\"" : "\"-inf\"");
+}
+
+static void report_mismatch(const struct verdict *v)
+{
+    const struct mdh_arg *arg = &mdh_args[v->arg];
+    const struct mdh_field *f = &arg->field[v->field];
+    dprintf(out, ",\"array\":\"%s\",\"field\":\"%s\",\"index\":%zu,\"got\":", arg->name, f->name, v->index);
+    if (f->kind == 0) {
+        put_json_number(v->got);
+        dprintf(out, ",\"expected\":");
+        put_json_number(v->expected);
+        dprintf(out, ",\"tolerance\":");
+        put_json_number(v->tolerance);
+    } else
+        dprintf(out, "%lld,\"expected\":%lld", (long long)v->got_integer, (long long)v->expected_integer);
+}
+
+static const char *damaged(const struct copy *c)
+{
+    for (int a = 0; a < mdh_arg_count; a++)
+        if (!canary_intact(&c->region[a]))
+            return mdh_args[a].name;
+    return "";
+}
+
+static void verify_case(void)
+{
+    static struct copy want, have, absolute;
+    struct verdict v;
+    int inexact, handled;
+    memset(&v, 0, sizeof v);
+    allocate(&want), fill_all(&want, 0);
+    allocate(&have), fill_all(&have, 0);
+    set_threads(1);
+    phase("original");
+    feclearexcept(FE_ALL_EXCEPT);
+    call(&want, ORIGINAL);
+    inexact = fetestexcept(FE_INEXACT) != 0; /* nothing was rounded: any order gives the same values */
+    if (inexact && !spec.bitwise)
+        allocate(&absolute), fill_all(&absolute, 1), call(&absolute, ORIGINAL);
+    set_threads(spec.threads);
+    phase("candidate");
+    handled = call(&have, CANDIDATE);
+    phase("compare");
+    for (int a = 0; a < mdh_arg_count; a++)
+        compare(&v, a, &want, &have, inexact && !spec.bitwise ? &absolute : NULL);
+    dprintf(out, "{\"verify\":%ld,\"handled\":%d,\"inexact\":%d,\"mismatches\":%lu,\"damaged\":\"%s\","
+            "\"original_damaged\":\"%s\",\"max_abs\":%.17g,\"max_rel\":%.17g,\"max_ulp\":%.17g",
+            spec.id, handled != 0, inexact, v.mismatches, damaged(&have), damaged(&want), v.max_abs, v.max_rel,
+            v.max_ulp);
+    if (v.mismatches)
+        report_mismatch(&v);
+    dprintf(out, "}\n");
+    if (v.mismatches || *damaged(&have) || *damaged(&want)) {
+        dprintf(out, "{\"done\":1}\n"); /* one is enough */
+        _exit(0);
+    }
+    release(&want), release(&have);
+    if (inexact && !spec.bitwise)
+        release(&absolute);
+}
+
+/* ------------------------------------------------------------------ measuring */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* All values of all outputs in one number; -0 counts as 0 and every NaN as one. */
+static uint64_t digest(const struct copy *c)
+{
+    uint64_t h = 0;
+    for (int a = 0; a < mdh_arg_count; a++) {
+        const struct mdh_arg *arg = &mdh_args[a];
+        size_t n = arg->role == ARRAY ? spec.count[a] : 1;
+        if (arg->role == PARAM || !(arg->flags & 1))
+            continue;
+        for (size_t e = 0; e < n; e++)
+            for (int f = 0; f < arg->fields; f++) {
+                const char *p = (const char *)c->slot[a] + e * arg->size + arg->field[f].offset;
+                uint64_t bits = (uint64_t)get_integer(p, arg->field[f].bits);
+                if (arg->field[f].kind == 0) {
+                    double v = get_real(p, arg->field[f].bits);
+                    bits = isnan(v) ? 1 : v == 0 ? 0 : bits;
+                }
+                h = (h ^ bits) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
+            }
+    }
+    return h;
+}
+
+static struct copy bench, pristine;
+
+static int is_refreshed(int a)
+{
+    return mdh_args[a].role == ARRAY && mdh_args[a].flags == 3;
+}
+
+static void restore(void)
+{
+    for (int a = 0; a < mdh_arg_count; a++)
+        if (is_refreshed(a))
+            memcpy(bench.slot[a], pristine.slot[a], bytes_of(a));
+        else if (mdh_args[a].role == SCALAR || mdh_args[a].role == ITERATOR)
+            fill(&bench, a, 0);
+}
+
+static void prepare_bench(void)
+{
+    memset(&bench, 0, sizeof bench);
+    memset(&pristine, 0, sizeof pristine);
+    for (int a = 0; a < mdh_arg_count; a++) {
+        size_t bytes = bytes_of(a) + 64 * (size_t)(a + 1); /* lines of different arrays fall into different sets */
+        guarded(&bench.region[a], whole_pages(bytes), 1);
+        bench.slot[a] = bench.region[a].base + 64 * (a % 8);
+        if (is_refreshed(a)) {
+            guarded(&pristine.region[a], bytes_of(a), 1);
+            pristine.slot[a] = pristine.region[a].base;
+            fill(&pristine, a, 0);
+        }
+    }
+    fill_all(&bench, 0);
+}
+
+static double timed(int which)
+{
+    double start;
+    restore();
+    start = now();
+    call(&bench, which);
+    return now() - start;
+}
+
+/* The first run of each: its values go into a digest, its time decides how often the next ones repeat. */
+static double first_run(int which)
+{
+    int inexact, handled;
+    double seconds;
+    for (int a = 0; a < mdh_arg_count; a++)
+        if (mdh_args[a].flags & 1)
+            fill(&bench, a, 0);
+    set_threads(which == ORIGINAL ? 1 : spec.threads);
+    phase(which == ORIGINAL ? "original" : "candidate");
+    feclearexcept(FE_ALL_EXCEPT);
+    seconds = now();
+    handled = call(&bench, which);
+    seconds = now() - seconds;
+    inexact = fetestexcept(FE_INEXACT) != 0;
+    set_threads(spec.threads);
+    dprintf(out, "{\"first\":\"%s\",\"handled\":%d,\"inexact\":%d,\"digest\":\"%016llx\",\"seconds\":%.9g}\n",
+            which == ORIGINAL ? "original" : "candidate", handled != 0, inexact, (unsigned long long)digest(&bench),
+            seconds);
+    return seconds;
+}
+
+static int repeats(int which)
+{
+    double seconds = timed(which), again;
+    if (seconds > 1e-3)
+        return 1;
+    again = timed(which);
+    seconds = again < seconds ? again : seconds;
+    return seconds > 2e-5 ? 1 : seconds < 5e-8 ? 1000 : (int)(5e-5 / seconds) + 1;
+}
+
+static double sample(int which, int n)
+{
+    double sum = 0;
+    for (int k = 0; k < n; k++)
+        sum += timed(which);
+    return sum / n;
+}
+
+static void bench_case(void)
+{
+    int n[3] = {0, 0, 0}, rounds = 0;
+    double start, elapsed, t[3];
+    prepare_bench();
+    for (int w = ORIGINAL; w <= CANDIDATE; w++)
+        if (spec.which & w) {
+            double seconds = first_run(w);
+            if (w == CANDIDATE && spec.limit > 0 && seconds > spec.limit && timed(w) > spec.limit) {
+                dprintf(out, "{\"cut\":%.9g}\n", seconds);
+                return;
+            }
+        }
+    for (int w = ORIGINAL; w <= CANDIDATE; w++)
+        if (spec.which & w)
+            n[w] = repeats(w);
+    phase("timing");
+    start = now();
+    do {
+        t[1] = t[2] = -1;
+        for (int k = 0; k < 2; k++) {
+            int w = (rounds + k) % 2 ? CANDIDATE : ORIGINAL;
+            if (spec.which & w)
+                t[w] = sample(w, n[w]);
+        }
+        dprintf(out, "{\"t\":[%.9g,%.9g]}\n", t[1], t[2]);
+        rounds++;
+        elapsed = now() - start;
+    } while (rounds < spec.max_rounds && elapsed < spec.hard
+             && (rounds < spec.min_rounds || elapsed < spec.budget));
+    release(&bench), release(&pristine);
+}
+
+/* ------------------------------------------------------------------ the specification */
+
+static void limit(const char *resource, unsigned long long value)
+{
+    struct rlimit r = {value, value};
+    int what = !strcmp(resource, "as") ? RLIMIT_AS : !strcmp(resource, "cpu") ? RLIMIT_CPU
+             : !strcmp(resource, "fsize") ? RLIMIT_FSIZE : !strcmp(resource, "core") ? RLIMIT_CORE : RLIMIT_NPROC;
+    setrlimit(what, &r);
+}
+
+static void new_case(long id, const char *mode)
+{
+    memset(&spec, 0, sizeof spec);
+    spec.id = id;
+    snprintf(spec.mode, sizeof spec.mode, "%s", mode);
+    spec.alias = spec.aliased = -1;
+    spec.threads = 1, spec.length = 1, spec.which = 3, spec.min_rounds = 3, spec.max_rounds = 1000;
+}
+
+static void set(const char *key, const char *value)
+{
+    double v = strtod(value, NULL);
+    if (!strcmp(key, "seed")) spec.seed = strtoull(value, NULL, 10);
+    else if (!strcmp(key, "data")) spec.data = (int)v;
+    else if (!strcmp(key, "threads")) spec.threads = (int)v;
+    else if (!strcmp(key, "bitwise")) spec.bitwise = (int)v;
+    else if (!strcmp(key, "at_start")) spec.at_start = (int)v;
+    else if (!strcmp(key, "length")) spec.length = v;
+    else if (!strcmp(key, "alias")) spec.alias = find(value);
+    else if (!strcmp(key, "aliased")) spec.aliased = find(value);
+    else if (!strcmp(key, "shift")) spec.shift = (long)v;
+    else if (!strcmp(key, "which")) spec.which = (int)v;
+    else if (!strcmp(key, "min_rounds")) spec.min_rounds = (int)v;
+    else if (!strcmp(key, "max_rounds")) spec.max_rounds = (int)v;
+    else if (!strcmp(key, "budget")) spec.budget = v;
+    else if (!strcmp(key, "hard")) spec.hard = v;
+    else if (!strcmp(key, "limit")) spec.limit = v;
+    else finish("bad_spec", "unknown key");
+}
+
+static void line_of_spec(const char *line)
+{
+    char word[16], a[256], b[256];
+    int n = sscanf(line, "%15s %255s %255s", word, a, b);
+    if (n < 1)
+        return;
+    if (!strcmp(word, "limit") && n == 3) limit(a, strtoull(b, NULL, 10));
+    else if (!strcmp(word, "case") && n == 3) new_case(strtol(a, NULL, 10), b);
+    else if (!strcmp(word, "set") && n == 3) set(a, b);
+    else if (!strcmp(word, "p") && n == 3) snprintf(spec.value[find(a)], 64, "%.63s", b);
+    else if (!strcmp(word, "c") && n == 3) spec.count[find(a)] = strtoul(b, NULL, 10);
+    else if (!strcmp(word, "end")) {
+        if (!strcmp(spec.mode, "verify"))
+            verify_case();
+        else
+            bench_case();
+    } else
+        finish("bad_spec", "unknown line");
+}
+
+int main(int argc, char **argv)
+{
+    char line[1024];
+    FILE *f;
+    if (argc != 3 || mdh_arg_count > MAX_ARGS)
+        return 96;
+    out = atoi(argv[2]);
+    page = (size_t)sysconf(_SC_PAGESIZE);
+    f = fopen(argv[1], "r");
+    if (!f)
+        finish("bad_spec", "the specification cannot be read");
+    while (fgets(line, sizeof line, f))
+        line_of_spec(line);
+    fclose(f);
+    dprintf(out, "{\"done\":1}\n");
+    return 0;
+}

@@ -1,0 +1,245 @@
+"""The program that runs the original nest and a candidate on the same inputs.
+
+Two translation units make one program.  The *subject* is the user's file with, directly behind the function
+that holds the nest, the candidate's kernel and two functions of equal signature: one contains the original
+nest, the other exactly the splice form ``if (CALL) { AFTER } else NEST``.  So macros, types and static
+functions of the file are visible, and both are compiled alike.  The *driver* (``driver.c``) is the same for
+all nests, knows arguments only through a table, and is compiled once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mdh_core.expr import RecordType, ScalarType, Type
+
+Sizes = Mapping[str, int]
+_HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarArg:
+    """A scalar that the nest only reads.  Integers need a value in every case; other values are generated."""
+
+    name: str
+    c_type: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayArg:
+    """An array; ``inner`` holds the extents behind the first as C text.
+
+    ``no_alias``: ``restrict`` in the source, or an array object of its own.
+    """
+
+    name: str
+    c_type: str  # of an element, with its qualifiers
+    type: Type
+    inner: tuple[str, ...] = ()
+    written: bool = True
+    read: bool = True
+    no_alias: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OuterScalarArg:
+    """A scalar declared outside the nest and written in it."""
+
+    name: str
+    c_type: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class IteratorArg:
+    """A loop iterator declared outside the nest; its final value is compared."""
+
+    name: str
+    c_type: str
+    type: ScalarType
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedArg:
+    """A parameter defined by a C expression over arguments before it."""
+
+    name: str
+    c_type: str
+    value: str
+
+
+Arg = ScalarArg | ArrayArg | OuterScalarArg | IteratorArg | DerivedArg
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A nest, its file and its arguments (in an order in which later ones may use earlier ones).
+
+    counts      elements of each array for given sizes; None where the sizes make no sense together
+    length      of the longest chain of combined values, for the floating-point tolerance
+    prelude     C statements at the start of both functions, for names that are no argument
+    """
+
+    data: bytes
+    path: str
+    insert_at: int  # offset behind the function that holds the nest
+    nest: bytes
+    nest_line: int
+    args: tuple[Arg, ...]
+    counts: Callable[[Sizes], Mapping[str, int] | None] = field(compare=False)
+    length: Callable[[Sizes], int] = field(default=lambda sizes: max(1, *sizes.values(), 1), compare=False)
+    prelude: str = ""
+    directory: str = ""  # of the file, for its `#include "..."`; empty: that of ``path``
+
+    def array(self, name: str) -> ArrayArg:
+        return next(a for a in self.args if isinstance(a, ArrayArg) and a.name == name)
+
+    @property
+    def arrays(self) -> tuple[ArrayArg, ...]:
+        return tuple(a for a in self.args if isinstance(a, ArrayArg))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What would be spliced: static functions, a call (nonzero = handled), and what to do after it."""
+
+    kernel_text: str
+    call: str
+    after: str = ""
+    configuration_json: str = "{}"
+
+
+ORIGINAL_ONLY = Candidate("", "0")  # builds the original by itself
+
+
+def driver_text() -> bytes:
+    abi, driver = (_HERE / "harness_abi.h").read_bytes(), (_HERE / "driver.c").read_bytes()
+    first, _, rest = driver.partition(b"#define _GNU_SOURCE\n")
+    return first + b"#define _GNU_SOURCE\n" + abi + b"#line 20\n" + rest
+
+
+def subject_text(subject: Subject, candidate: Candidate) -> bytes:
+    """The translation unit of the subject.  ``main`` of the user's file gets another name."""
+    data, cut = subject.data.removeprefix(b"\xef\xbb\xbf"), subject.insert_at
+    cut -= len(subject.data) - len(data)
+    next_line = data[:cut].count(b"\n") + 1
+    path = _c_string(subject.path)
+    inserted = _inserted(subject, candidate, path)
+    head = b"#define main mdh_user_main\n#line 1 " + path + b"\n" + data[:cut]
+    return head + inserted + b"\n#line %d %s\n" % (next_line, path) + data[cut:] + b"\n"
+
+
+def _c_string(path: str) -> bytes:
+    raw = path.encode("utf-8", "surrogateescape")
+    plain = b"".join(b"\\%03o" % c if c < 32 or c in b'"\\' else bytes([c]) for c in raw)
+    return b'"' + plain + b'"'
+
+
+def _inserted(subject: Subject, candidate: Candidate, path: bytes) -> bytes:
+    nest_at = b"\n#line %d %s\n" % (subject.nest_line, path)
+    back = b'\n#line 1 "mdh-lift harness"\n'
+    nest = nest_at + subject.nest + back
+    text = candidate.kernel_text.encode()
+    original = b"{" + nest + b"}\n"
+    call = f"if ({candidate.call}) {{ mdh_handled = 1; {candidate.after}\n}} else".encode()
+    return b"".join(
+        [
+            b'\n#line 1 "mdh-lift kernel"\n',
+            text,
+            back,
+            _table(subject).encode(),
+            _function(subject, "mdh_original", original),
+            _function(subject, "mdh_candidate", call + nest),
+            _thunk(subject, "void mdh_run_original", "mdh_original").encode(),
+            _thunk(subject, "int mdh_run_candidate", "return mdh_candidate").encode(),
+        ]
+    )
+
+
+# --------------------------------------------------------------------------- the two functions
+
+
+def _in_out(arg: Arg) -> bool:
+    return isinstance(arg, OuterScalarArg | IteratorArg)
+
+
+def _parameter(arg: Arg) -> str:
+    if isinstance(arg, ArrayArg):
+        restrict = "__restrict__ " if arg.no_alias else ""
+        if not arg.inner:
+            return f"{arg.c_type} *{restrict}{arg.name}"
+        return f"{arg.c_type} (*{restrict}{arg.name})" + "".join(f"[{e}]" for e in arg.inner)
+    if _in_out(arg):
+        return f"{arg.c_type} *mdh_at_{arg.name}"
+    return f"{arg.c_type} {arg.name}"
+
+
+def _function(subject: Subject, name: str, body: bytes) -> bytes:
+    """A function whose parameters look like those of the user's function, so that it is optimised alike."""
+    parameters = ", ".join(_parameter(a) for a in subject.args) or "void"
+    held = [a for a in subject.args if _in_out(a)]
+    load = "".join(f"{a.c_type} {a.name} = *mdh_at_{a.name};\n" for a in held)
+    store = "".join(f"*mdh_at_{a.name} = {a.name};\n" for a in held)
+    head = f"static __attribute__((__noinline__)) int {name}({parameters})\n{{\nint mdh_handled = 0;\n"
+    tail = f"{store}return mdh_handled;\n}}\n"
+    return (head + load + subject.prelude + "\n").encode() + body + tail.encode()
+
+
+def _thunk(subject: Subject, head: str, callee: str) -> str:
+    lines: list[str] = []
+    passed: list[str] = []
+    slot = 0
+    for arg in subject.args:
+        if isinstance(arg, DerivedArg):
+            lines.append(f"{arg.c_type} {arg.name} = {arg.value};")
+        elif isinstance(arg, ScalarArg):
+            lines.append(f"{arg.c_type} {arg.name} = *({arg.c_type} *)mdh_slot[{slot}];")
+        passed.append(arg.name if isinstance(arg, DerivedArg | ScalarArg) else f"mdh_slot[{slot}]")
+        slot += not isinstance(arg, DerivedArg)
+    return f"{head}(void **mdh_slot)\n{{\n" + "\n".join(lines) + f"\n{callee}({', '.join(passed)});\n}}\n"
+
+
+# --------------------------------------------------------------------------- the table of arguments
+
+_KINDS = {"float": 0, "int": 1, "uint": 2, "bool": 3}
+
+
+def _fields(arg: ScalarArg | ArrayArg | OuterScalarArg | IteratorArg) -> list[str]:
+    c_type = _unqualified(arg.c_type)
+    if isinstance(arg.type, RecordType):
+        return [
+            f'{{"{n}", __builtin_offsetof({c_type}, {n}), {_KINDS[t.kind]}, {t.size * 8}}}'
+            for n, t in arg.type.fields
+        ]
+    return [f'{{"", 0, {_KINDS[arg.type.kind]}, {arg.type.size * 8}}}']
+
+
+def _unqualified(c_type: str) -> str:
+    return " ".join(w for w in c_type.split() if w not in ("const", "volatile", "register", "static"))
+
+
+def _role_and_flags(arg: Arg) -> tuple[int, int]:
+    if isinstance(arg, ScalarArg):
+        return 0, 2
+    if isinstance(arg, ArrayArg):
+        return 1, arg.written + 2 * arg.read
+    return (2 if isinstance(arg, OuterScalarArg) else 3), 3
+
+
+def _table(subject: Subject) -> str:
+    """Descriptions of all arguments that have memory behind them, in the order of the slots."""
+    abi = (_HERE / "harness_abi.h").read_text()
+    fields: list[str] = []
+    rows: list[str] = []
+    for k, arg in enumerate(a for a in subject.args if not isinstance(a, DerivedArg)):
+        parts = _fields(arg)
+        role, flags = _role_and_flags(arg)
+        fields.append(f"static const struct mdh_field mdh_fields_{k}[] = {{{', '.join(parts)}}};\n")
+        size = f"(unsigned long)sizeof({_unqualified(arg.c_type)})"
+        rows.append(f'{{"{arg.name}", {role}, {size}, {len(parts)}, mdh_fields_{k}, {flags}}},\n')
+    table = "".join(rows) or '{"", 0, 0, 0, 0, 0}'
+    count = f"const int mdh_arg_count = {len(rows)};\n"
+    return abi + "".join(fields) + f"const struct mdh_arg mdh_args[] = {{\n{table}}};\n" + count

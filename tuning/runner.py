@@ -1,0 +1,564 @@
+"""Compiling and running programs that may be wrong: under limits, in parallel, every end an outcome.
+
+Nothing here uses a shell.  A program runs in a session of its own with a closed standard input, few
+environment variables, a temporary directory, limits on processor time, address space, files and processes,
+and is killed as a group.  What it prints is capped; its results come through a descriptor of their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import resource
+import selectors
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import IO, Any
+
+import filelock
+import platformdirs
+
+from tuning.harness import Candidate, ScalarArg, Subject, driver_text, subject_text
+
+OUTPUT_CAP = 1 << 20
+RESULT_CAP = 16 << 20
+CACHE_CAP = 512 << 20
+
+OK = "ok"
+COMPILE_FAILED = "compile_failed"
+CRASHED = "crashed"
+TIMED_OUT = "timed_out"
+WRONG_RESULT = "wrong_result"
+NO_MEMORY = "no_memory"
+OUTPUT_FLOOD = "output_flood"
+DECLINED = "declined"  # the candidate's guard let the original run at the size to tune for
+CUT_OFF = "cut_off"  # much slower than the best so far; not measured to the end
+ORIGINAL_FAILED = "original_failed"  # the fault is the nest's or the input's, not the candidate's
+NOT_GENERATED = "not_generated"  # no code exists for this configuration
+UNKNOWN = "unknown"  # replay: nothing is recorded for this configuration
+HARNESS_FAILED = "harness_failed"  # compiler missing, descriptor broken, ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a compilation, run or evaluation ended; ``reason`` is one line, ``data`` are plain values."""
+
+    kind: str
+    reason: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return self.kind == OK
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    compile_seconds: float = 60.0
+    run_seconds: float = 30.0
+    memory_bytes: int = 16 << 30
+    file_bytes: int = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A finished process: its status (negative: signal), why we killed it, and what it wrote."""
+
+    status: int
+    killed: str  # "" | "timed_out" | "output_flood"
+    stdout: bytes
+    stderr: bytes
+    results: bytes = b""
+    seconds: float = 0.0
+
+
+# --------------------------------------------------------------------------- processes
+
+_RUN_ENV = ("PATH", "LD_LIBRARY_PATH")
+_COMPILE_ENV = (
+    *_RUN_ENV,
+    "HOME",
+    "CPATH",
+    "C_INCLUDE_PATH",
+    "LIBRARY_PATH",
+    "COMPILER_PATH",
+    "GCC_EXEC_PREFIX",
+)
+
+
+def environment(names: Iterable[str], temporary: str, **extra: str) -> dict[str, str]:
+    kept = {n: os.environ[n] for n in names if n in os.environ}
+    return {**kept, "LC_ALL": "C", "TMPDIR": temporary, **extra}
+
+
+def run_process(
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str],
+    seconds: float,
+    results: bool = False,
+    limits: Mapping[int, int] | None = None,
+) -> Ended:
+    """Run to the end or kill the group.  ``{fd}`` in an argument becomes the result descriptor's number."""
+    read_end, write_end = os.pipe() if results else (-1, -1)
+    try:
+        started = time.monotonic()
+        process = subprocess.Popen(
+            [a.replace("{fd}", str(write_end)) for a in argv] if results else list(argv),
+            cwd=cwd,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(write_end,) if results else (),
+            start_new_session=True,
+        )
+        for which, value in (limits or {}).items():
+            with suppress(OSError, ValueError):
+                resource.prlimit(process.pid, which, (value, value))
+    except BaseException:
+        if results:
+            os.close(read_end)
+        raise
+    finally:
+        if results:
+            os.close(write_end)
+    assert process.stdout is not None and process.stderr is not None
+    result_pipe = os.fdopen(read_end, "rb", buffering=0) if results else None
+    pipes = [(process.stdout, OUTPUT_CAP), (process.stderr, OUTPUT_CAP)]
+    pipes += [(result_pipe, RESULT_CAP)] if result_pipe else []
+    try:
+        killed, texts = _watch(process, pipes, started + seconds)
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)  # not yet waited for, so the group is still ours
+        process.wait()
+        for pipe, _ in pipes:
+            pipe.close()
+    return Ended(
+        process.returncode,
+        killed,
+        texts[0],
+        texts[1],
+        texts[2] if results else b"",
+        time.monotonic() - started,
+    )
+
+
+def _watch(
+    process: subprocess.Popen[bytes], pipes: Sequence[tuple[IO[bytes], int]], deadline: float
+) -> tuple[str, list[bytes]]:
+    """Collect output until the process ends, time is up, or it wrote too much."""
+    chunks: list[list[bytes]] = [[] for _ in pipes]
+    sizes = [0] * len(pipes)
+    with selectors.DefaultSelector() as selector:
+        pidfd = os.pidfd_open(process.pid)
+        try:
+            selector.register(pidfd, selectors.EVENT_READ, -1)
+            for k, (pipe, _) in enumerate(pipes):
+                os.set_blocking(pipe.fileno(), False)
+                selector.register(pipe, selectors.EVENT_READ, k)
+            ended, killed = False, ""
+            while not ended and not killed:
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    killed = TIMED_OUT
+                for key, _ in selector.select(max(0.0, remaining)):
+                    ended = ended or key.data == -1
+                    if key.data >= 0 and not _drain(
+                        key.fd, chunks[key.data], sizes, key.data, pipes[key.data][1]
+                    ):
+                        selector.unregister(key.fileobj)
+                if any(size > cap for size, (_, cap) in zip(sizes, pipes, strict=True)):
+                    killed = OUTPUT_FLOOD
+        finally:
+            os.close(pidfd)
+    for k, (pipe, cap) in enumerate(pipes):
+        _drain(pipe.fileno(), chunks[k], sizes, k, cap)
+    if not killed and any(size > cap for size, (_, cap) in zip(sizes, pipes, strict=True)):
+        killed = OUTPUT_FLOOD
+    return killed, [b"".join(c) for c in chunks]
+
+
+def _drain(fd: int, chunks: list[bytes], sizes: list[int], k: int, cap: int) -> bool:
+    """Read what is there, keeping at most ``cap`` bytes; False at end of file."""
+    while sizes[k] <= cap:
+        try:
+            data = os.read(fd, 1 << 16)
+        except BlockingIOError:
+            return True
+        if not data:
+            return False
+        sizes[k] += len(data)
+        chunks.append(data)
+    return True
+
+
+# --------------------------------------------------------------------------- compiling
+
+_TAKES_ARGUMENT = ("-o", "-MF", "-MT", "-MQ")
+_DROPPED = ("-c", "-S", "-E", "-M", "-MM", "-MD", "-MMD", "-MP", "-MG", "-pedantic-errors", "-pipe")
+
+
+def usable_flags(flags: Sequence[str]) -> tuple[str, ...]:
+    """A compile command's flags without outputs, dependency files and warnings made errors."""
+    kept: list[str] = []
+    skip = False
+    for flag in flags:
+        if skip or flag in _TAKES_ARGUMENT:
+            skip = not skip
+            continue
+        if flag not in _DROPPED and not flag.startswith(("-Werror", "-o")):
+            kept.append(flag)
+    return tuple(kept)
+
+
+# Functions that the nest does not need are dropped by the linker, and what only they miss is no error.
+_UNNEEDED = ("-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections")
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """The user's compiler and flags: verdicts and times are about exactly these, plus ``-fopenmp``."""
+
+    cc: tuple[str, ...] = ("gcc",)
+    flags: tuple[str, ...] = ("-O2",)
+    cwd: str = "."
+    link: tuple[str, ...] = ()
+    openmp: bool = True
+
+    @cached_property
+    def version(self) -> str:
+        return _compiler_version(self.cc)
+
+    def command(self, subject: str, driver: str, dependencies: str, output: str, quote_dir: str) -> list[str]:
+        openmp = ["-fopenmp"] if self.openmp else []
+        return [
+            *self.cc,
+            *usable_flags(self.flags),
+            *openmp,
+            "-w",
+            *(["-iquote", quote_dir] if quote_dir else []),
+            *("-MMD", "-MF", dependencies, "-MT", "x"),
+            *("-x", "c", subject, "-x", "none", driver, "-o", output),
+            *self.link,
+            "-lm",
+            *_UNNEEDED,
+        ]
+
+    def driver_command(self, source: str, output: str) -> list[str]:
+        abi = [f for f in self.flags if f in ("-m32", "-m64", "-mx32") or f.startswith("-mabi")]
+        return [*self.cc, *abi, "-O2", "-w", "-x", "c", "-c", source, "-o", output]
+
+
+@cache
+def _compiler_version(cc: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run(
+            [*cc, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    lines = done.stdout.decode("utf-8", "replace").splitlines()
+    return lines[0].strip() if done.returncode == 0 and lines else ""
+
+
+def compiler_reason(stderr: bytes) -> str:
+    """The first error a compiler printed, in one line."""
+    text = stderr.decode("utf-8", "replace")
+    errors = [line for line in text.splitlines() if re.search(r"\berror\b|undefined reference", line)]
+    return (errors or text.splitlines() or ["the compiler failed without a message"])[0].strip()[:400]
+
+
+class Cache:
+    """Finished programs by content.  An entry also names the headers it was made from, with their hashes."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        root.mkdir(parents=True, exist_ok=True)
+
+    def find(self, key: str) -> Path | None:
+        entry = self.root / key
+        try:
+            headers: dict[str, str] = json.loads((entry / "headers.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        if any(_file_hash(path) != digest for path, digest in headers.items()):
+            return None
+        with suppress(OSError):
+            os.utime(entry)
+        return entry
+
+    def add(self, key: str, made: Path, headers: Iterable[str]) -> Path:
+        """Move a directory of finished files into the cache; whoever comes second uses the first one's."""
+        (made / "headers.json").write_text(json.dumps({h: _file_hash(h) for h in sorted(headers)}))
+        entry = self.root / key
+        for _ in range(3):
+            try:
+                made.rename(entry)
+                break
+            except OSError:
+                if self.find(key) is not None:
+                    break
+                stale = Path(tempfile.mkdtemp(dir=self.root, prefix="stale-"))
+                with suppress(OSError):
+                    entry.rename(stale / "entry")
+                shutil.rmtree(stale, ignore_errors=True)
+        return entry
+
+    def prune(self, cap: int = CACHE_CAP) -> None:
+        """Drop the entries longest unused until the rest fits."""
+        total, now = 0, time.time()
+        for used, size, entry in sorted(self._entries(), reverse=True):
+            total += size
+            unfinished = entry.name.startswith("tmp-")
+            if now - used > 86400 if unfinished else total > cap:
+                shutil.rmtree(entry, ignore_errors=True)
+
+    def _entries(self) -> Iterator[tuple[float, int, Path]]:
+        for entry in self.root.iterdir():
+            with suppress(OSError):  # another process may remove what we look at
+                yield entry.stat().st_mtime, sum(f.stat().st_size for f in entry.iterdir()), entry
+
+
+def _file_hash(path: str) -> str:
+    try:
+        return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    except OSError:
+        return ""
+
+
+def _dependencies(path: Path, but: str, cwd: str) -> list[str]:
+    """Files named by a make rule, without the source itself; absolute."""
+    try:
+        text = path.read_text("utf-8", "surrogateescape").replace("\\\n", " ").partition(":")[2]
+    except OSError:
+        return []
+    names = [re.sub(r"\\(.)", r"\1", n).replace("$$", "$") for n in re.findall(r"(?:\\.|\S)+", text)]
+    return [str(Path(cwd).absolute() / n) for n in names if n != but]
+
+
+# --------------------------------------------------------------------------- the workbench
+
+
+def default_cache_dir() -> Path:
+    chosen = os.environ.get("MDH_LIFT_CACHE_DIR")
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("mdh-lift"))
+
+
+@dataclass
+class Workbench:
+    """Where programs are built and run: toolchain, limits, threads, cache."""
+
+    toolchain: Toolchain = field(default_factory=Toolchain)
+    limits: Limits = field(default_factory=Limits)
+    threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+    cache_dir: Path = field(default_factory=default_cache_dir)
+
+    @cached_property
+    def _cache(self) -> Cache:
+        cache = Cache(Path(self.cache_dir) / "programs")
+        cache.prune()
+        return cache
+
+    def build(self, subject: Subject, candidate: Candidate) -> Outcome:
+        """Compile and link; ``data["program"]`` is the path of the executable."""
+        directory = Path(subject.directory or Path(subject.path).parent).absolute()
+        return self._build_text(
+            subject_text(subject, candidate), str(directory) if directory.is_dir() else ""
+        )
+
+    def build_many(self, subject: Subject, candidates: Sequence[Candidate]) -> list[Outcome]:
+        if not candidates:
+            return []
+        self._driver()  # once, before all would make it
+        with ThreadPoolExecutor(max(1, self.jobs)) as pool:
+            return list(pool.map(lambda c: self.build(subject, c), candidates))
+
+    def _build_text(self, text: bytes, quote_dir: str) -> Outcome:
+        if not self.toolchain.version:
+            return self._no_compiler()
+        chain = repr(
+            (self.toolchain, str(Path(self.toolchain.cwd).absolute()), self.toolchain.version, quote_dir)
+        )
+        key = hashlib.sha256(driver_text() + chain.encode() + b"\0" + text).hexdigest()
+        entry = self._cache.find(key)
+        if entry is not None:
+            return Outcome(OK, data={"program": str(entry / "program"), "cached": True})
+        driver = self._driver()
+        return self._compile(key, text, driver.data["object"], quote_dir) if driver.ok else driver
+
+    def _no_compiler(self) -> Outcome:
+        return Outcome(HARNESS_FAILED, f"the compiler {' '.join(self.toolchain.cc)} cannot be run")
+
+    def _driver(self) -> Outcome:
+        if not self.toolchain.version:
+            return self._no_compiler()
+        text = driver_text()
+        chain = repr((self.toolchain.driver_command("s", "o"), self.toolchain.version))
+        key = "driver-" + hashlib.sha256(chain.encode() + text).hexdigest()
+        entry = self._cache.find(key)
+        if entry is None:
+            with self._making() as made:
+                (made / "driver.c").write_bytes(text)
+                command = self.toolchain.driver_command(str(made / "driver.c"), str(made / "driver.o"))
+                ended = self._run_compiler(command, made)
+                if ended.status != 0 or ended.killed:
+                    return Outcome(
+                        HARNESS_FAILED, "the driver does not compile: " + compiler_reason(ended.stderr)
+                    )
+                entry = self._cache.add(key, made, ())
+        return Outcome(OK, data={"object": str(entry / "driver.o")})
+
+    def _compile(self, key: str, text: bytes, driver: str, quote_dir: str) -> Outcome:
+        with self._making() as made:
+            source, output = made / "subject.c", made / "program"
+            source.write_bytes(text)
+            rule = made / "rule.d"
+            command = self.toolchain.command(str(source), driver, str(rule), str(output), quote_dir)
+            ended = self._run_compiler(command, made)
+            if ended.killed:
+                return Outcome(ended.killed, f"the compiler was stopped after {ended.seconds:.0f} s")
+            if ended.status != 0:
+                return Outcome(COMPILE_FAILED, compiler_reason(ended.stderr))
+            headers = _dependencies(rule, str(source), self.toolchain.cwd)
+            entry = self._cache.add(key, made, headers)
+        return Outcome(OK, data={"program": str(entry / "program"), "cached": False})
+
+    @contextmanager
+    def _making(self) -> Iterator[Path]:
+        made = Path(tempfile.mkdtemp(dir=self._cache.root, prefix="tmp-"))
+        try:
+            yield made
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+
+    def _run_compiler(self, command: list[str], temporary: Path) -> Ended:
+        seconds = self.limits.compile_seconds
+        return run_process(
+            command,
+            cwd=self.toolchain.cwd,
+            env=environment(_COMPILE_ENV, str(temporary)),
+            seconds=seconds,
+            limits={resource.RLIMIT_CPU: int(seconds) + 2, resource.RLIMIT_CORE: 0},
+        )
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """One measurement at a time on this machine."""
+        Path(self.cache_dir).mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(str(Path(self.cache_dir) / "measure.lock")):
+            yield
+
+    def run(self, program: str, cases: Sequence[str], *, seconds: float = 0.0, threads: int = 0) -> Outcome:
+        """Run the cases (see ``driver.c``) of a program; ``data["lines"]`` are the results."""
+        wall = seconds or self.limits.run_seconds
+        threads = threads or self.threads
+        with tempfile.TemporaryDirectory(prefix="mdh-lift-") as directory:
+            spec = Path(directory) / "spec"
+            spec.write_text(_limit_lines(self.limits, wall, threads) + "".join(cases))
+            env = environment(_RUN_ENV, directory, OMP_NUM_THREADS=str(threads), OMP_DYNAMIC="false")
+            ended = run_process(
+                [program, str(spec), "{fd}"], cwd=directory, env=env, seconds=wall, results=True
+            )
+        return classify(ended)
+
+
+def _limit_lines(limits: Limits, wall: float, threads: int) -> str:
+    values = {
+        "as": limits.memory_bytes + threads * (192 << 20),  # stacks and malloc arenas are reserved per thread
+        "cpu": int(wall * (threads + 1)) + 2,
+        "fsize": limits.file_bytes,
+        "core": 0,
+        "nproc": _tasks_on_machine() + threads + 128,
+    }
+    return "".join(f"limit {name} {value}\n" for name, value in values.items())
+
+
+def _tasks_on_machine() -> int:
+    try:
+        return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
+    except (OSError, ValueError, IndexError):
+        return 4096
+
+
+def classify(ended: Ended) -> Outcome:
+    """What the end of a harness program means."""
+    lines = _json_lines(ended.results)
+    phase = next((line["phase"] for line in reversed(lines) if "phase" in line), "")
+    case = next((line["case"] for line in reversed(lines) if "case" in line), -1)
+    data = {"lines": lines, "phase": phase, "case": case, "seconds": ended.seconds}
+    kind, reason = _ending(ended, lines)
+    if phase == "original" and kind in (CRASHED, TIMED_OUT, OUTPUT_FLOOD):
+        return Outcome(ORIGINAL_FAILED, f"the original nest: {reason}", {**data, "how": kind})
+    return Outcome(kind, reason, data)
+
+
+def _ending(ended: Ended, lines: list[dict[str, Any]]) -> tuple[str, str]:
+    event = next((line for line in lines if "event" in line), None)
+    if event is not None:
+        return (NO_MEMORY if event["event"] == "no_memory" else HARNESS_FAILED), str(event["detail"])
+    if ended.killed == OUTPUT_FLOOD:
+        return OUTPUT_FLOOD, f"more than {OUTPUT_CAP} bytes of output"
+    if ended.killed == TIMED_OUT or ended.status == -signal.SIGXCPU:
+        return TIMED_OUT, f"not finished after {ended.seconds:.1f} s"
+    if ended.status == -signal.SIGKILL:
+        return NO_MEMORY, "killed from outside, most likely because memory ran out"
+    if ended.status < 0:
+        return CRASHED, f"signal {-ended.status} ({_signal_name(-ended.status)})"
+    if ended.status == 127 and not lines:
+        return HARNESS_FAILED, "the program does not start: " + ended.stderr.decode(
+            "utf-8", "replace"
+        ).strip()[-200:]
+    if not any("done" in line for line in lines):
+        return CRASHED, f"ended with status {ended.status} before its results were complete"
+    return OK, ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
+
+
+def _json_lines(raw: bytes) -> list[dict[str, Any]]:
+    lines: list[dict[str, Any]] = []
+    for line in raw.splitlines():
+        with suppress(ValueError):
+            value = json.loads(line)
+            if isinstance(value, dict):
+                lines.append(value)
+    return lines
+
+
+# --------------------------------------------------------------------------- cases as text
+
+
+def case_text(
+    number: int, mode: str, subject: Subject, sizes: Mapping[str, int | float], settings: Mapping[str, object]
+) -> str | None:
+    """One case of the driver's specification; None where the sizes make no sense for the nest."""
+    integers = {name: int(value) for name, value in sizes.items() if isinstance(value, int)}
+    counts = subject.counts(integers)
+    if counts is None or any(n < 0 for n in counts.values()):
+        return None
+    given = {a.name for a in subject.args if isinstance(a, ScalarArg)}
+    lines = [f"case {number} {mode}", f"set length {max(1, subject.length(integers))}"]
+    lines += [f"set {key} {value}" for key, value in settings.items()]
+    lines += [f"p {name} {value}" for name, value in sizes.items() if name in given]
+    lines += [f"c {name} {count}" for name, count in counts.items()]
+    return "\n".join(lines) + "\nend\n"

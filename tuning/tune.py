@@ -1,0 +1,447 @@
+"""Tuning one nest for one size: every candidate is compared before its time counts.
+
+A candidate is generated, compiled, compared with the original on a small odd size, then run at the size
+to tune for (its values must have the original's digest, or compare within tolerance where rounding occurs)
+and timed.  The leaders are timed again in turn; the first of them that passes the full verification is
+measured against the original in pairs.  Every outcome is stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mdh_core.diagnostics import Diagnostic, Refusal
+from tuning.harness import ORIGINAL_ONLY, Candidate, Subject
+from tuning.measure import Measurement, Ratio, measure, quantile, run_bench
+from tuning.runner import (
+    DECLINED,
+    HARNESS_FAILED,
+    NOT_GENERATED,
+    OK,
+    ORIGINAL_FAILED,
+    UNKNOWN,
+    WRONG_RESULT,
+    Outcome,
+    Workbench,
+)
+from tuning.search import DEFAULT_STRATEGY, Budget, Evaluation, SearchResult, first_choice, search
+from tuning.space import Estimate, Point, Space
+from tuning.store import Context, Record, Store, canonical
+from tuning.verify import Case, VerifySummary, verify
+
+MakeCandidate = Callable[[Point], Candidate]
+Tell = Callable[[Evaluation], None]
+_LOW_QUANTILE = 0.2
+_CHECKED_AGAINST_ORIGINAL = 2.0  # seconds: a slower original is not run once per candidate
+_NOT_STORED = (HARNESS_FAILED, UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The candidate that may be spliced: it passed ``verification``; ``measurement`` is paired."""
+
+    point: Point
+    candidate: Candidate
+    program: str
+    text_hash: str
+    verification: VerifySummary
+    measurement: Measurement
+
+    @property
+    def ratio(self) -> Ratio:
+        return self.measurement.ratio
+
+
+@dataclass(frozen=True, slots=True)
+class TuneResult:
+    """``problem`` is set where the original could not be built or run; then nothing was tried."""
+
+    winner: Winner | None
+    search: SearchResult | None
+    problem: Outcome | None = None
+    original_seconds: float = math.nan
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def evaluations(self) -> tuple[Evaluation, ...]:
+        return self.search.evaluations if self.search else ()
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Number of evaluations per outcome kind."""
+        return self.search.reasons if self.search else {}
+
+    @property
+    def wrong(self) -> tuple[Evaluation, ...]:
+        return tuple(e for e in self.evaluations if e.outcome.kind == WRONG_RESULT)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How to tune.  ``style``: data, as in ``verify.cases_for``; ``final_seconds``: the last measurement."""
+
+    budget: Budget = field(default=Budget(evaluations=100))
+    strategy: str = DEFAULT_STRATEGY
+    seed: int = 1
+    style: str = "sum"
+    bitwise: bool = False
+    resume: bool = True
+    replay: bool = False
+    final_seconds: float = 3.0
+    sample_seconds: float = 0.1
+    finalists: int = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One run of the original at the size to tune for."""
+
+    digest: str
+    inexact: bool
+    seconds: float
+    process_seconds: float  # with filling the arrays
+
+
+def text_hash(candidate: Candidate) -> str:
+    text = "\0".join((candidate.kernel_text, candidate.call, candidate.after))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def source_hash(subject: Subject) -> str:
+    """Of the nest and what surrounds it: a candidate's text may depend on the file's types and macros."""
+    return hashlib.sha256(subject.data + b"\0" + subject.nest).hexdigest()[:16]
+
+
+def reference(
+    bench: Workbench, subject: Subject, sizes: Mapping[str, int | float], settings: Settings
+) -> Outcome:
+    """Build and run the original by itself; ``data["reference"]`` of an ok outcome is a ``Reference``."""
+    built = bench.build(subject, ORIGINAL_ONLY)
+    if not built.ok:
+        return built
+    data = _exact_data(settings)
+    ended = run_bench(
+        bench,
+        subject,
+        built.data["program"],
+        sizes,
+        which=1,
+        seconds=0.01,
+        min_rounds=1,
+        data=data,
+        seed=settings.seed,
+    )
+    first = ended.data.get("first", {}).get("original")
+    if not ended.ok or first is None:
+        return ended if not ended.ok else Outcome(HARNESS_FAILED, "the original was not run")
+    best = min([first["seconds"], *(t[0] for t in ended.data["times"])])
+    found = Reference(
+        first["digest"], bool(first["inexact"]), best, ended.data.get("seconds", 0.0) or first["seconds"]
+    )
+    return Outcome(OK, data={"reference": found})
+
+
+def _exact_data(settings: Settings) -> str:
+    return {"sum": "exact", "product": "exact_product", "positive": "positive"}[settings.style]
+
+
+# --------------------------------------------------------------------------- one candidate
+
+
+@dataclass
+class _Tuner:
+    bench: Workbench
+    subject: Subject
+    make: MakeCandidate
+    sizes: Mapping[str, int | float]
+    quick: Sequence[Case]
+    settings: Settings
+    original: Reference
+    store: Store | None
+    context: Context | None
+    tell: Tell
+    made: dict[str, tuple[Candidate, str]] = field(default_factory=dict)  # point -> candidate, program
+    by_text: dict[str, Evaluation] = field(default_factory=dict)
+
+    def evaluate_batch(self, points: Sequence[Point], cut_off: float) -> list[Evaluation]:
+        """Generate all, look all up, compile what is new in parallel, then compare and time one by one."""
+        done: dict[str, Evaluation] = {}
+        candidates: dict[str, Candidate] = {}
+        for point in points:
+            answer = self._generate(point)
+            if isinstance(answer, Evaluation):
+                done[canonical(point)] = answer
+            else:
+                candidates[canonical(point)] = answer
+        built = self.bench.build_many(self.subject, list(candidates.values()))
+        programs = dict(zip(candidates, built, strict=True))
+        for point in points:
+            key = canonical(point)
+            if key not in done:
+                done[key] = self._try(point, candidates[key], programs[key], cut_off)
+            self.tell(done[key])
+        return [done[canonical(p)] for p in points]
+
+    def _generate(self, point: Point) -> Candidate | Evaluation:
+        try:
+            candidate = self.make(point)
+        except (Refusal, ValueError) as error:
+            return Evaluation(point, Outcome(NOT_GENERATED, str(error)[:400]), reused=True)
+        self.made[canonical(point)] = (candidate, "")
+        known = self._known(point, text_hash(candidate))
+        if known is not None:
+            return known
+        if self.settings.replay:
+            return Evaluation(point, Outcome(UNKNOWN, "not among the recorded evaluations"))
+        return candidate
+
+    def _known(self, point: Point, digest: str) -> Evaluation | None:
+        twin = self.by_text.get(digest)
+        if twin is not None:
+            return replace(twin, point=point, reused=True)
+        if self.store is None or self.context is None or not (self.settings.resume or self.settings.replay):
+            return None
+        record = self.store.find(self.context, canonical(point), digest)
+        if record is None:
+            return None
+        seconds = quantile(record.times, _LOW_QUANTILE) if record.times else math.inf
+        evaluation = Evaluation(
+            point, Outcome(record.outcome, record.reason), seconds, reused=not self.settings.replay
+        )
+        self.by_text[digest] = evaluation
+        return evaluation
+
+    def _try(self, point: Point, candidate: Candidate, built: Outcome, cut_off: float) -> Evaluation:
+        twin = self.by_text.get(text_hash(candidate))
+        if twin is not None:
+            return self._keep(replace(twin, point=point, reused=True), text_hash(candidate))
+        empty: tuple[float, ...] = ()
+        outcome, times = built, empty
+        if built.ok:
+            self.made[canonical(point)] = (candidate, built.data["program"])
+            outcome, times = self._compare_and_time(built.data["program"], cut_off)
+        seconds = quantile(times, _LOW_QUANTILE) if outcome.ok and times else math.inf
+        evaluation = Evaluation(point, Outcome(outcome.kind, outcome.reason), seconds)
+        self.by_text[text_hash(candidate)] = evaluation
+        return self._keep(evaluation, text_hash(candidate), times, candidate.configuration_json)
+
+    def _keep(
+        self, evaluation: Evaluation, digest: str, times: Sequence[float] = (), configuration: str = "{}"
+    ) -> Evaluation:
+        if self.store is not None and self.context is not None and evaluation.outcome.kind not in _NOT_STORED:
+            known = times or ((evaluation.seconds,) if evaluation.ok else ())
+            outcome = evaluation.outcome
+            record = Record(
+                canonical(evaluation.point), outcome.kind, outcome.reason, tuple(known), digest, configuration
+            )
+            self.store.add(self.context, record)
+        return evaluation
+
+    def _compare_and_time(self, program: str, cut_off: float) -> tuple[Outcome, tuple[float, ...]]:
+        checked = self._check(program, self.quick)
+        if not checked.ok:
+            return checked, ()
+        ended = self._time(program, cut_off)
+        if not ended.ok:
+            return ended, ()
+        if not self.original.inexact:
+            if ended.data["first"]["candidate"]["digest"] != self.original.digest:
+                return self._locate(program), ()
+        elif self.original.seconds <= _CHECKED_AGAINST_ORIGINAL:
+            checked = self._check(program, [self._case_at_size()])
+            if not checked.ok:
+                return checked, ()
+        return Outcome(OK), tuple(t[1] for t in ended.data["times"])
+
+    def _check(self, program: str, cases: Sequence[Case]) -> Outcome:
+        """Whether the cases compare equal; declining is no fault at a small size."""
+        allowed = 5.0 + 2 * self.original.process_seconds + 8 * self.original.seconds
+        seconds = min(self.bench.limits.run_seconds, allowed)
+        return verify(self.bench, self.subject, program, cases, seconds=seconds).outcome
+
+    def _case_at_size(self) -> Case:
+        s = self.settings
+        return Case(self.sizes, _exact_data(s), self.bench.threads, s.seed, s.bitwise)
+
+    def _locate(self, program: str) -> Outcome:
+        """The digests differ: find the first wrong element."""
+        found = self._check(program, [self._case_at_size()])
+        return (
+            found
+            if not found.ok
+            else Outcome(WRONG_RESULT, "another result at the size to tune for, not repeatable")
+        )
+
+    def _time(self, program: str, cut_off: float, seconds: float = 0.0) -> Outcome:
+        slowest = cut_off if math.isfinite(cut_off) else 20 * self.original.seconds
+        wall = 5.0 + 2 * self.original.process_seconds + 10 * slowest
+        with self.bench.measuring():
+            return run_bench(
+                self.bench,
+                self.subject,
+                program,
+                self.sizes,
+                which=2,
+                seconds=seconds or self.settings.sample_seconds,
+                cut_off=cut_off,
+                data=_exact_data(self.settings),
+                seed=self.settings.seed,
+                wall=min(self.bench.limits.run_seconds, wall),
+            )
+
+    # ----------------------------------------------------------------------- the end of a search
+
+    def program_of(self, point: Point) -> tuple[Candidate, str] | None:
+        """The candidate of a point and its program, built now where the evaluation came from the store."""
+        candidate, program = self.made[canonical(point)]
+        if not program:
+            built = self.bench.build(self.subject, candidate)
+            if not built.ok:
+                return None
+            program = built.data["program"]
+        return candidate, program
+
+    def remeasure(self, leaders: Sequence[Evaluation]) -> list[float]:
+        """Times of the leaders, taken in turn, three passes."""
+        if self.settings.replay:
+            return [e.seconds for e in leaders]
+        programs = [self.program_of(e.point) for e in leaders]
+        times: list[list[float]] = [[] for _ in leaders]
+        for _ in range(3):
+            for k, made in enumerate(programs):
+                ended = self._time(made[1], math.inf) if made else Outcome(HARNESS_FAILED)
+                times[k] += [t[1] for t in ended.data.get("times", ())] if ended.ok else []
+        return [quantile(t, _LOW_QUANTILE) if t else math.inf for t in times]
+
+    def choose(self, result: SearchResult, final: Sequence[Case]) -> tuple[Winner | None, SearchResult]:
+        """The best leader that passes the full verification; those that do not are marked."""
+        for leader in result.leaders:
+            made = self.program_of(leader.point)
+            if made is None:
+                continue
+            candidate, program = made
+            summary = verify(self.bench, self.subject, program, final)
+            if summary.ok:
+                return self._win(leader.point, candidate, program, summary), result
+            why = Outcome(DECLINED, "its guard never let it run") if summary.outcome.ok else summary.outcome
+            result = _marked(result, leader.point, why)
+            self._keep(Evaluation(leader.point, why), text_hash(candidate))
+        return None, result
+
+    def _win(self, point: Point, candidate: Candidate, program: str, summary: VerifySummary) -> Winner:
+        s = self.settings
+        wall = self.bench.limits.run_seconds + 6 * s.final_seconds + 60 * self.original.seconds
+        taken = measure(
+            self.bench,
+            self.subject,
+            program,
+            self.sizes,
+            budget=s.final_seconds,
+            data=_exact_data(s),
+            seed=s.seed,
+            wall=wall,
+        )
+        return Winner(point, candidate, program, text_hash(candidate), summary, taken)
+
+
+def _marked(result: SearchResult, point: Point, outcome: Outcome) -> SearchResult:
+    """The result with another outcome for one point."""
+
+    def mark(evaluations: Sequence[Evaluation]) -> tuple[Evaluation, ...]:
+        return tuple(Evaluation(point, outcome) if e.point == point else e for e in evaluations)
+
+    return replace(result, evaluations=mark(result.evaluations), leaders=mark(result.leaders))
+
+
+# --------------------------------------------------------------------------- the whole
+
+
+def tune(
+    bench: Workbench,
+    subject: Subject,
+    make_candidate: MakeCandidate,
+    space: Space,
+    sizes: Mapping[str, int | float],
+    final_cases: Sequence[Case],
+    *,
+    estimate: Estimate | None = None,
+    quick_cases: Sequence[Case] | None = None,
+    settings: Settings = Settings(),
+    store: Store | None = None,
+    context: Context | None = None,
+    tell: Tell = lambda evaluation: None,
+) -> TuneResult:
+    """Search ``space`` for the fastest candidate at ``sizes`` that passes ``final_cases``.
+
+    ``make_candidate`` may raise ``Refusal`` or ``ValueError`` where there is no code for a point.  With
+    budget 0, or without Kernel Tuner (MDH605 among the diagnostics), the cost model's choice is taken.
+    """
+    ran = reference(bench, subject, sizes, settings)
+    if ran.kind == ORIGINAL_FAILED and "SIGFPE" in ran.reason and settings.style != "positive":
+        settings = replace(settings, style="positive")
+        ran = reference(bench, subject, sizes, settings)
+    if not ran.ok:
+        return TuneResult(None, None, ran)
+    original: Reference = ran.data["reference"]
+    quick = quick_cases if quick_cases is not None else _quick_cases(sizes, bench.threads, settings)
+    tuner = _Tuner(bench, subject, make_candidate, sizes, quick, settings, original, store, context, tell)
+    found, diagnostics = _search(tuner, space, estimate)
+    winner, found = tuner.choose(found, final_cases)
+    if winner is None and found.evaluations:
+        diagnostics += (Diagnostic("MDH607", "no candidate survived: " + _counts(found.reasons)),)
+    return TuneResult(winner, found, None, original.seconds, diagnostics)
+
+
+def _quick_cases(sizes: Mapping[str, int | float], threads: int, settings: Settings) -> list[Case]:
+    primes = (37, 41, 29, 13, 11, 7, 5, 3)
+    names = [n for n, v in sizes.items() if isinstance(v, int)]
+    many = max(0, len(names) - 2)
+    small: dict[str, int | float] = dict(sizes)
+    for k, name in enumerate(names):
+        small[name] = min(int(sizes[name]), primes[min(k + many, 7)])
+    return [Case(small, _exact_data(settings), threads, settings.seed, settings.bitwise)]
+
+
+def _search(
+    tuner: _Tuner, space: Space, estimate: Estimate | None
+) -> tuple[SearchResult, tuple[Diagnostic, ...]]:
+    s = tuner.settings
+    if s.budget.nothing:
+        return first_choice(space, tuner.evaluate_batch, order_hint=estimate, seed=s.seed), ()
+    try:
+        found = search(
+            space,
+            tuner.evaluate_batch,
+            order_hint=estimate,
+            budget=s.budget,
+            strategy=s.strategy,
+            seed=s.seed,
+            remeasure=tuner.remeasure,
+            finalists=s.finalists,
+        )
+    except Refusal as refusal:
+        found = first_choice(space, tuner.evaluate_batch, order_hint=estimate, seed=s.seed)
+        return found, (refusal.diagnostic,)
+    return found, ()
+
+
+def _counts(reasons: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in reasons.items())
+
+
+def as_json(result: TuneResult) -> dict[str, Any]:
+    """A plain summary for reports."""
+    best = result.winner
+    return {
+        "evaluations": len(result.evaluations),
+        "outcomes": result.reasons,
+        "original_seconds": None if math.isnan(result.original_seconds) else result.original_seconds,
+        "configuration": json.loads(best.candidate.configuration_json) if best else None,
+        "speedup": [best.ratio.low, best.ratio.median, best.ratio.high] if best else None,
+        "verification": best.verification.as_json() if best else None,
+    }

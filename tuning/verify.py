@@ -1,0 +1,293 @@
+"""The original against a candidate, on many sizes and inputs.
+
+What is demanded depends on what the original did, observed through the processor's *inexact* flag:
+
+* the original rounded nothing (small integers, minima, copies, integer arithmetic): equal values, whatever
+  the order of evaluation (``-0`` equals ``0``; NaN equals NaN);
+* it rounded: ``|got - expected| <= 4 eps (L + 8) max(|expected|, |the nest on absolute values|)``, with L the
+  longest chain of combined values.  For sums of products the last term is the sum of all |terms|, so the
+  bound holds for every order of summation (Higham), with room for contraction of the scalar function;
+* ``bitwise``: equal bits (``fp(exact)``).
+
+Data: ``exact`` draws small integers, so sums are exact and an index error shows sharply; ``real`` draws from
+[-1, 1); the ``product`` variants stay near one in magnitude, for nests that multiply up; ``positive`` has no
+zero, for nests that divide.  Arrays lie between inaccessible pages, alternately touching the one behind and
+the one before; what is left of a page is checked for stray writes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tuning.harness import ArrayArg, Sizes, Subject
+from tuning.runner import (
+    CRASHED,
+    HARNESS_FAILED,
+    OK,
+    ORIGINAL_FAILED,
+    WRONG_RESULT,
+    Outcome,
+    Workbench,
+    case_text,
+)
+
+DATA = ("exact", "real", "exact_product", "real_product", "positive")
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Array ``second`` starts ``shift`` elements into array ``first``."""
+
+    first: str
+    second: str
+    shift: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One comparison.  ``sizes`` gives all integer parameters, and may give floating-point ones."""
+
+    sizes: Mapping[str, int | float]
+    data: str = "exact"
+    threads: int = 1
+    seed: int = 1
+    bitwise: bool = False
+    at_start: bool = False
+    overlap: Overlap | None = None
+
+    def describe(self) -> str:
+        sizes = ", ".join(f"{n}={v}" for n, v in self.sizes.items()) or "fixed sizes"
+        where = (
+            f", {self.overlap.second} = {self.overlap.first} + {self.overlap.shift}" if self.overlap else ""
+        )
+        return f"{sizes}; {self.data} data, seed {self.seed}, {self.threads} thread(s){where}"
+
+    def settings(self) -> dict[str, object]:
+        shared: dict[str, object] = {
+            "seed": self.seed,
+            "data": DATA.index(self.data),
+            "threads": self.threads,
+            "bitwise": int(self.bitwise),
+            "at_start": int(self.at_start),
+        }
+        if self.overlap:
+            first, second, shift = self.overlap.first, self.overlap.second, self.overlap.shift
+            shared |= {"alias": first, "aliased": second, "shift": shift}
+        return shared
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySummary:
+    """``outcome`` is ok, or the first thing that went wrong; the rest counts what was compared.
+
+    ``handled``: cases in which the kernel itself ran; ``declined``: its guard let the original run.
+    ``exact``: cases in which equality was demanded.  ``skipped``: sizes that make no sense, or too large.
+    """
+
+    outcome: Outcome
+    cases: int = 0
+    handled: int = 0
+    declined: int = 0
+    exact: int = 0
+    skipped: int = 0
+    max_ulp: float = 0.0
+    max_abs: float = 0.0
+    max_rel: float = 0.0
+    sizes: tuple[str, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        """Everything compared equal, and the kernel ran at least once."""
+        return self.outcome.ok and self.handled > 0
+
+    def as_json(self) -> dict[str, Any]:
+        counts = {n: getattr(self, n) for n in ("cases", "handled", "declined", "exact", "skipped")}
+        return {**counts, "max_ulp": self.max_ulp, "sizes": list(self.sizes), "outcome": self.outcome.kind}
+
+
+# --------------------------------------------------------------------------- which cases
+
+
+def size_ladder(
+    ranges: Mapping[str, tuple[int, int]],
+    tiles: Iterable[int] = (),
+    *,
+    cost: Callable[[Sizes], float] | None = None,
+    limit: float = 2e6,
+    at_most: int = 24,
+) -> list[dict[str, int]]:
+    """Sizes worth comparing: 0, 1, primes, each tile - 1, tile, tile + 1; equal and mixed over parameters.
+
+    ``ranges``: inclusive bounds per parameter (values outside are clipped).  ``cost`` estimates the work of
+    one run (default: the product of all sizes); what exceeds ``limit`` is left out.  No parameters: one
+    empty dict.
+    """
+    if not ranges:
+        return [{}]
+    names = sorted(ranges)
+    around = [v for t in sorted(set(tiles)) if t > 1 for v in (t - 1, t, t + 1)]
+    values = list(dict.fromkeys([7, 0, 1, 2, 3, *around, 13, 17, 31, 61, 127]))
+    primes = [5, 11, 7, 13, 3, 17, 2, 19]
+    candidates: list[dict[str, int]] = [{n: primes[k % 8] for k, n in enumerate(names)}]
+    candidates += [dict.fromkeys(names, v) for v in values]
+    if len(names) > 1:
+        for name, small in itertools.product(names, (0, 1)):
+            candidates.append({n: small if n == name else primes[k % 8] for k, n in enumerate(names)})
+        for name, value in itertools.product(names, [v for v in (*around, 37, 101) if v > 3]):
+            candidates.append({n: value if n == name else primes[k % 8] for k, n in enumerate(names)})
+    return _affordable(candidates, ranges, cost or _product, limit)[:at_most]
+
+
+def _product(sizes: Sizes) -> float:
+    result = 1.0
+    for value in sizes.values():
+        result *= max(1, value)
+    return result
+
+
+def _affordable(
+    candidates: list[dict[str, int]],
+    ranges: Mapping[str, tuple[int, int]],
+    cost: Callable[[Sizes], float],
+    limit: float,
+) -> list[dict[str, int]]:
+    kept: dict[tuple[int, ...], dict[str, int]] = {}
+    for sizes in candidates:
+        clipped = {n: min(max(v, ranges[n][0]), ranges[n][1]) for n, v in sizes.items()}
+        if cost(clipped) <= limit:
+            kept.setdefault(tuple(clipped.values()), clipped)
+    return list(kept.values())
+
+
+def overlapping_pairs(subject: Subject) -> list[tuple[str, str]]:
+    """Arrays of one type that may overlap, at least one of them written."""
+    free = [a for a in subject.arrays if not a.no_alias]
+    return [
+        (a.name, b.name)
+        for a, b in itertools.permutations(free, 2)
+        if a.type == b.type and (a.written or b.written) and not _both_written_twice(a, b)
+    ]
+
+
+def _both_written_twice(a: ArrayArg, b: ArrayArg) -> bool:
+    return a.written and b.written and a.name > b.name  # each unordered pair of outputs once
+
+
+def cases_for(
+    subject: Subject,
+    sizes_list: Sequence[Mapping[str, int | float]],
+    *,
+    style: str = "sum",
+    threads: Sequence[int] = (1, 2, 4),
+    seed: int = 1,
+    bitwise: bool = False,
+    overlap: bool = True,
+) -> list[Case]:
+    """Exact and real data on every size, thread counts and placements in turn, then overlapping arrays.
+
+    ``style``: ``sum``, ``product`` (the nest multiplies up) or ``positive`` (it divides).
+    """
+    kinds = {
+        "sum": ("exact", "real"),
+        "product": ("exact_product", "real_product"),
+        "positive": ("positive", "positive"),
+    }
+    cases: list[Case] = []
+    for k, sizes in enumerate(sizes_list):
+        for d, data in enumerate(kinds[style]):
+            count = threads[(k + d) % len(threads)]
+            cases.append(Case(sizes, data, count, seed + k, bitwise, at_start=(k + d) % 3 == 1))
+    if overlap and sizes_list:
+        chosen = [s for s in sizes_list if all(v > 3 for v in s.values())][-2:] or list(sizes_list[:1])
+        for sizes, (first, second) in itertools.product(chosen, overlapping_pairs(subject)):
+            for shift in (0, 1, 3):
+                where = Overlap(first, second, shift)
+                cases.append(Case(sizes, kinds[style][0], threads[-1], seed, bitwise, overlap=where))
+    return cases
+
+
+# --------------------------------------------------------------------------- running them
+
+
+def verify(
+    bench: Workbench, subject: Subject, program: str, cases: Sequence[Case], *, seconds: float = 0.0
+) -> VerifySummary:
+    """Run all cases in one process, stop at the first that fails, and say which and how.
+
+    Where the original itself fails on a division, the cases are repeated with data that has no zero.
+    """
+    summary = _verify_once(bench, subject, program, cases, seconds)
+    if summary.outcome.kind == ORIGINAL_FAILED and "SIGFPE" in summary.outcome.reason:
+        cases = [replace(c, data="positive") for c in cases]
+        summary = _verify_once(bench, subject, program, cases, seconds)
+    number = summary.outcome.data.get("case", -1)
+    if summary.outcome.kind != ORIGINAL_FAILED or summary.cases == 0 or not 0 <= number < len(cases):
+        return summary
+    alone = _verify_once(bench, subject, program, [cases[number]], seconds)
+    if alone.outcome.kind == ORIGINAL_FAILED:
+        return summary
+    reason = f"the original failed after the candidate had run: {summary.outcome.reason}"
+    return replace(summary, outcome=Outcome(CRASHED, reason, summary.outcome.data))
+
+
+def _verify_once(
+    bench: Workbench, subject: Subject, program: str, cases: Sequence[Case], seconds: float
+) -> VerifySummary:
+    texts = [case_text(k, "verify", subject, c.sizes, c.settings()) for k, c in enumerate(cases)]
+    usable = [text for text in texts if text is not None]
+    if not usable:
+        return VerifySummary(Outcome(HARNESS_FAILED, "no sizes to verify with"), skipped=len(cases))
+    threads = max(c.threads for c in cases)
+    ended = bench.run(program, usable, seconds=seconds, threads=threads)
+    results = [line for line in ended.data.get("lines", ()) if "verify" in line]
+    outcome = _first_failure(subject, cases, results, ended)
+    return VerifySummary(
+        outcome,
+        cases=len(results),
+        handled=sum(line["handled"] for line in results),
+        declined=sum(not line["handled"] for line in results),
+        exact=sum(not line["inexact"] for line in results),
+        skipped=len(texts) - len(usable),
+        max_ulp=max((line["max_ulp"] for line in results), default=0.0),
+        max_abs=max((line["max_abs"] for line in results), default=0.0),
+        max_rel=max((line["max_rel"] for line in results), default=0.0),
+        sizes=_distinct_sizes(cases, results),
+    )
+
+
+def _distinct_sizes(cases: Sequence[Case], results: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    used = (cases[line["verify"]].sizes for line in results)
+    return tuple(dict.fromkeys(",".join(f"{n}={v}" for n, v in sorted(s.items())) for s in used))
+
+
+def _first_failure(
+    subject: Subject, cases: Sequence[Case], results: Sequence[Mapping[str, Any]], ended: Outcome
+) -> Outcome:
+    for line in results:
+        case = cases[line["verify"]]
+        if line["original_damaged"]:
+            reason = f"the original writes outside of {line['original_damaged']}; {case.describe()}"
+            return Outcome(ORIGINAL_FAILED, reason, {"array": line["original_damaged"]})
+        if line["damaged"]:
+            reason = f"write outside of {line['damaged']}; {case.describe()}"
+            return Outcome(WRONG_RESULT, reason, {"array": line["damaged"]})
+        if line["mismatches"]:
+            return _wrong(case, line)
+    if ended.ok:
+        return Outcome(OK)
+    number = ended.data.get("case", -1)
+    if ended.kind in (CRASHED, ORIGINAL_FAILED) and 0 <= number < len(cases):
+        return replace(ended, reason=f"{ended.reason}; {cases[number].describe()}")
+    return ended
+
+
+def _wrong(case: Case, line: Mapping[str, Any]) -> Outcome:
+    place = f"{line['array']}[{line['index']}]" + (f".{line['field']}" if line["field"] else "")
+    values = f"{place} is {line['got']}, expected {line['expected']} ({line['mismatches']} wrong)"
+    reason = f"{values}; {case.describe()}"
+    details = {n: line[n] for n in ("array", "field", "index", "got", "expected", "mismatches")}
+    sizes = {"sizes": dict(case.sizes), "seed": case.seed, "data": case.data, "threads": case.threads}
+    return Outcome(WRONG_RESULT, reason, {**details, **sizes, "tolerance": line.get("tolerance", 0)})
