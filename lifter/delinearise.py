@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd
 
-from lifter.polyhedral import Constraint, satisfiable
+from lifter.polyhedral import Constraint, at_least, equal, rename, satisfiable
 from mdh_core.expr import Affine, Binary, Cast, Const, Expr, ScalarType, Unary, Var
 
 # --------------------------------------------------------------------------- polynomials
@@ -143,6 +143,7 @@ class FlatAccess:
     iterators: frozenset[str]
     facts: tuple[Constraint, ...]
     reach: tuple[tuple[str, Affine], ...]  # per iterator its greatest value, where that is affine
+    written: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +155,17 @@ class Shape:
     assumptions: tuple[Affine, ...]  # each >= 0
 
 
-def find_shape(accesses: tuple[FlatAccess, ...], written: bool) -> Shape | None:
-    """The shape shared by all accesses, or None; rank 1 where all indices are affine."""
+def find_shape(accesses: tuple[FlatAccess, ...]) -> Shape | None:
+    """The shape shared by all accesses, or None.
+
+    Rank 1 where all indices are affine, unless a written cell is then not met once only.
+    """
     affine = [a.index.affine for a in accesses]
     flat = None
     if all(a is not None for a in affine):
         flat = Shape((), tuple((a,) for a in affine if a is not None), ())
+        if not any(a.written and _meets_twice(a) for a in accesses):
+            return flat
     best: Shape | None = None
     for strides in _candidates(accesses, constants=flat is not None):
         shape = _try(accesses, strides)
@@ -170,9 +176,21 @@ def find_shape(accesses: tuple[FlatAccess, ...], written: bool) -> Shape | None:
             break
         if best is None or len(shape.assumptions) < len(best.assumptions):
             best = shape
-    if flat is not None:
-        return best if written and best is not None else flat
-    return best
+    return best or flat
+
+
+def _meets_twice(a: FlatAccess) -> bool:
+    """May an affine index have one value at two points?"""
+    index = a.index.affine
+    assert index is not None
+    mine = sorted(index.names & a.iterators)
+    primed = {n: f"{n}'" for n in a.iterators}
+    base = [*a.facts, *(c.renamed(primed) for c in a.facts), equal(index, rename(index, primed))]
+    for level, name in enumerate(mine):
+        same = [equal(Affine.of(n), Affine.of(f"{n}'")) for n in mine[:level]]
+        if satisfiable([*base, *same, at_least(Affine.of(name) - Affine.of(f"{name}'"), 1)]):
+            return True
+    return False
 
 
 def _candidates(accesses: tuple[FlatAccess, ...], constants: bool) -> list[tuple[Poly, ...]]:

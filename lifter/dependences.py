@@ -8,8 +8,10 @@ to do both, the nest is refused.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lifter.normalise import Axis, in_source
 from lifter.polyhedral import Constraint, at_least, equal, fixed_values, rename, satisfiable
 from mdh_core.diagnostics import Refusal, Related, refuse
 from mdh_core.expr import Affine
@@ -91,8 +93,9 @@ def why_refused(
     domain: Domain,
     context: tuple[Constraint, ...],
     nest: tuple[str, ...],
-    shown: dict[str, str],
+    axes: Mapping[str, Axis],
 ) -> Refusal:
+    """MDH213 for a read and a write that no order of programs reconciles."""
     common = [a for a in nest if a in read.axes and a in write.axes]
     primed = {a: f"{a}'" for a in (*write.axes, *write.combined)}
     base = list(context) + [c for a in read.axes for c in domain[a]]
@@ -100,28 +103,27 @@ def why_refused(
     base += [equal(i, rename(j, primed)) for i, j in zip(read.index, write.index, strict=True)]
     distances = fixed_values(base, tuple(Affine.of(a) - Affine.of(f"{a}'") for a in common))
     known = [
-        f"`{shown.get(a, a)}` by {d}" for a, d in zip(common, distances, strict=True) if d not in (None, 0)
+        f"{abs(d)} iteration{'s' * (abs(d) != 1)} of `{axes[a].source_name}` {'after' if d > 0 else 'before'}"
+        for a, d in zip(common, distances, strict=True)
+        if d
     ]
-    notes = ["the read is ahead of the write in " + ", ".join(known)] if known else []
-    label = f"read at `{_text(read, shown)}`"
     return refuse(
         "MDH213",
-        f"`{read.buffer}` is read at `{_text(read, shown)}` but written at `{_text(write, shown)}`",
+        f"{_text(read, axes)} is read and {_text(write, axes)} is written",
         read.span,
-        label=label,
-        related=(Related(write.span, f"written at `{_text(write, shown)}`"),) if write.span else (),
-        notes=tuple(notes),
-        help="write to a second buffer"
-        + (", or mark the dimension as `ps` if this is a scan" if known else ""),
+        label="iterations depend on one another's order",
+        related=(Related(write.span, "written here"),) if write.span else (),
+        notes=(f"a cell is read {', '.join(known)} it is written",) if known else (),
+        help="write to a second buffer",
     )
 
 
-def _text(a: Read | Write, shown: dict[str, str]) -> str:
-    return "".join(f"[{rename(i, shown)}]" for i in a.index) or a.buffer
+def _text(a: Read | Write, axes: Mapping[str, Axis]) -> str:
+    return f"`{a.buffer}{''.join(f'[{in_source(i, axes)}]' for i in a.index)}`"
 
 
 def why_not_injective(
-    write: Write, domain: Domain, context: tuple[Constraint, ...], shown: dict[str, str]
+    write: Write, domain: Domain, context: tuple[Constraint, ...], all_axes: Mapping[str, Axis]
 ) -> Refusal | None:
     """MDH208 if two output positions write one cell."""
     axes = [a for a in write.axes if a not in write.at_last]
@@ -135,9 +137,9 @@ def why_not_injective(
         if satisfiable([*base, *same, at_least(Affine.of(name) - Affine.of(f"{name}'"), 1)]):
             return refuse(
                 "MDH208",
-                f"iterations of `{shown.get(name, name)}` write the same cell of `{write.buffer}`",
+                f"iterations of `{all_axes[name].source_name}` may write the same cell of `{write.buffer}`",
                 write.span,
-                label=f"`{write.buffer}{_text(write, shown)}` is not the same cell only once",
+                label=f"{_text(write, all_axes)} does not tell all iterations apart",
                 help="write each cell once, or combine the values",
             )
     return None

@@ -22,7 +22,7 @@ from lifter.programs import programs
 from lifter.reductions import Rules
 from lifter.segments import Segment, segments
 from lifter.symbolic import Env, Machine
-from mdh_core.diagnostics import Diagnostic, Refusal
+from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.expr import (
     Affine,
     Assign,
@@ -89,13 +89,20 @@ def lift(nest: LoopNest) -> LiftedNest:
 def _programs(nest: LoopNest, normal: NormalNest) -> tuple[MdhProgram, ...]:
     types = _scalar_types(nest)
     rules = Rules(nest.directive.fp == "exact", {f.name: f for f in nest.functions}, promised(nest))
-    parts = segments(normal, types)
+    parts = segments(normal, types, frozenset(s.name for s in nest.scalars))
     out: list[MdhProgram] = []
     for n, part in enumerate(parts):
         machine = Machine(normal, rules, types, _split_records(nest.body), part.body)
         env: Env = {}
         machine.run(part.body, env)
         out += programs(nest, normal, machine, part, env, _wanted(nest, part, parts[n + 1 :]))
+    if not out:
+        raise refuse(
+            "MDH211",
+            "the nest computes nothing that is used after it",
+            nest.span,
+            help="remove the directive",
+        )
     return tuple(out)
 
 

@@ -10,7 +10,7 @@ over axes (``Var(name, INT64)``, counting from 0), parameters and scalars; the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Union
 
@@ -70,6 +70,23 @@ class Axis:
     def reach(self) -> Affine | None:
         """The greatest index where it is affine."""
         return self.size.span - 1 if self.size.step == 1 else None
+
+
+def in_source(a: Affine, axes: Mapping[str, Axis]) -> Affine:
+    """The value over the source's iterators instead of axes that count from 0, for messages.
+
+    Where a step does not divide the coefficient, the axis stays.
+    """
+    out = Affine.number(a.const)
+    for name, c in a.terms:
+        axis = axes.get(name)
+        if axis is None:
+            out = out + Affine.of(name, c)
+        elif c % axis.step:
+            out = out + Affine.of(axis.source_name, c)
+        else:
+            out = out + (Affine.of(axis.source_name) - axis.lower) * (c // axis.step)
+    return out
 
 
 def axis_domain(name: str, size: Size) -> tuple[Constraint, ...]:
@@ -223,8 +240,9 @@ def _delinearise(
             if sum(n in inside for n in m) > 1:
                 raise _not_affine(buffer, use.index[0], use)
         reach = tuple((a.name, a.reach) for a in use.axes if a.reach is not None)
-        flat[use.index, use.facts] = FlatAccess(use.index[0], inside, use.facts, reach)
-    shape = find_shape(tuple(flat.values()), any(u.written for u in uses))
+        written = use.written or ((old := flat.get((use.index, use.facts))) is not None and old.written)
+        flat[use.index, use.facts] = FlatAccess(use.index[0], inside, use.facts, reach, written)
+    shape = find_shape(tuple(flat.values()))
     if shape is None:
         first = next((u for u in uses if u.index[0].affine is None), uses[0])
         others = tuple(

@@ -118,7 +118,6 @@ class _Builder:
         self.scalars = {s.name: s for s in nest.scalars}
         self.order = tuple(normal.axes)
         self.domain = {a.name: a.domain for a in normal.axes.values()}
-        self.shown = {a.name: a.source_name for a in normal.axes.values()}
         self.buffers: dict[str, Buffer] = dict(normal.buffers)
         for s in nest.scalars:
             self.buffers[s.name] = Buffer(
@@ -139,22 +138,12 @@ class _Builder:
         for fields in whole.values():
             made = [self.output(p, e) for p, e in fields.values()]
             out.append(made[0] if "" in fields else self.record(list(fields), made))
-        if not out:
-            raise refuse(
-                "MDH211",
-                "the nest computes nothing that is used after it",
-                self.nest.span,
-                help="remove the directive",
-            )
-        return out
+        return sorted(out, key=lambda o: o.span.start)
 
     def output(self, p: Place, entry: Entry) -> Output:
         value, at_last, dims = entry.value, tuple[str, ...](), entry.dims
         if entry.last and entry.total is not None:
-            if len(entry.dims) == 1:
-                at_last = tuple(d for d, _ in entry.dims)
-            else:
-                value, dims = entry.total, entry.dims[1:]
+            at_last = (entry.dims[0][0],)
         elif entry.last:
             at_last = tuple(d for d, _ in entry.dims)
         reduced = [self.machine.reduction_of(n)[0] for n in walk(value) if isinstance(n, Result)]
@@ -162,7 +151,7 @@ class _Builder:
             if any(r.dims != reduced[0].dims for r in reduced):
                 raise refuse(
                     "MDH211",
-                    f"`{shown(p)}` needs results of reductions over different loops",
+                    f"`{shown(p, self.normal.axes)}` needs results of reductions over different loops",
                     entry.span,
                     related=(),
                     help="store the inner results in arrays of their own",
@@ -171,7 +160,7 @@ class _Builder:
             if kept != [d for d, _ in dims]:
                 raise refuse(
                     "MDH211",
-                    f"`{shown(p)}` spreads the result of a reduction over a loop",
+                    f"`{shown(p, self.normal.axes)}` spreads the result of a reduction over a loop",
                     entry.span,
                     help="do it in a nest of its own after the reduction",
                 )
@@ -248,7 +237,7 @@ class _Builder:
             if low or (high and not reaches(domain, facts, a, frozenset(self.normal.axes))):
                 raise refuse(
                     "MDH211",
-                    f"`{shown(p)}` is stored under a condition on iterators",
+                    f"`{shown(p, self.normal.axes)}` is stored under a condition on iterators",
                     entry.span,
                     label="the lifted nest would touch cells that the source leaves alone",
                     help="put the condition into the loop bounds"
@@ -300,6 +289,7 @@ class _Builder:
             for n in walk(o.value):
                 if isinstance(n, Result) and m.results[n.component][0] not in numbers:
                     numbers.append(m.results[n.component][0])
+        numbers.sort(key=lambda k: (m.reductions[k].span.start, k))
         reductions = [m.reductions[k] for k in numbers]
         results: list[Expr] = [self.memory(e) for r in reductions for e in r.elements]
         initials: list[Expr | None] = [
@@ -438,12 +428,12 @@ class _Builder:
     def check_stores(self, parts: list[Parts]) -> None:
         for p in parts:
             for w in p.writes:
-                refusal = why_not_injective(w, self.domain, self.normal.context, self.shown)
+                refusal = why_not_injective(w, self.domain, self.normal.context, self.normal.axes)
                 if refusal is not None:
                     raise refusal
                 for r in p.reads:
                     if self.conflict(w, r):
-                        raise why_refused(r, w, self.domain, self.normal.context, self.order, self.shown)
+                        raise why_refused(r, w, self.domain, self.normal.context, self.order, self.normal.axes)
         writes = [w for p in parts for w in p.writes]
         for k, a in enumerate(writes):
             for b in writes[k + 1 :]:
@@ -462,7 +452,7 @@ class _Builder:
                         o = self.relation(w, r)
                         old = o.before or (r.buffer == w.buffer and self.same_cell(r, w))
                         if (old and o.after) or o.within:
-                            raise why_refused(r, w, self.domain, self.normal.context, self.order, self.shown)
+                            raise why_refused(r, w, self.domain, self.normal.context, self.order, self.normal.axes)
                         if old:
                             earlier[i].add(j)
                         if o.after:
@@ -481,7 +471,7 @@ class _Builder:
                     for r in parts[b].reads
                     if w.buffer == r.buffer
                 )
-                raise why_refused(r, w, self.domain, self.normal.context, self.order, self.shown)
+                raise why_refused(r, w, self.domain, self.normal.context, self.order, self.normal.axes)
             left.remove(ready)
             out.append(parts[ready])
         return out

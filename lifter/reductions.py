@@ -175,7 +175,7 @@ def infer(value: Expr, a: Expr, rules: Rules) -> Update | SetOnce | WhyNot:
     """``value`` as ``a ⊕ element``; the element has the type of ``a``."""
     t = a.type
     if isinstance(value, Cast) and isinstance(value.a, Select):
-        value = cast(value, t)
+        value = cast(value.a, t)
     match value:
         case Select(cond=cond, then=then, other=other):
             if mentions(cond, a):
@@ -395,7 +395,9 @@ def _arithmetic(value: Expr, a: Expr, rules: Rules) -> Update | WhyNot:
     if isinstance(core, Cast):
         source = core.a.type
         assert isinstance(source, ScalarType)
-        if source.is_float != t.is_float or (not t.is_float and (t.kind == "bool" or t.bits > source.bits)):
+        if t.kind == "bool":
+            return _boolean(core.a, a)
+        if source.is_float != t.is_float or (not t.is_float and t.bits > source.bits):
             return WhyNot("the conversion of the result keeps the update from being associative")
         if t.is_float and rules.exact:
             return WhyNot(
@@ -429,6 +431,19 @@ def _arithmetic(value: Expr, a: Expr, rules: Rules) -> Update | WhyNot:
     function = scalar_operator(op, t)
     assert function is not None
     return Update(function, cast(_combined(rest, op, wide), t))
+
+
+def _boolean(value: Expr, a: Expr) -> Update | WhyNot:
+    """A ``_Bool`` holds 0 or 1: ``|=`` with any value, ``&=`` and ``^=`` with conditions."""
+    assert isinstance(a.type, ScalarType)
+    if isinstance(value, Binary) and value.op in ("&", "|", "^"):
+        for x, y in ((value.a, value.b), (value.b, value.a)):
+            is_bit = truth(y) == strip(y) or (isinstance(strip(y).type, ScalarType) and strip(y).type == a.type)
+            if strip(x) == a and not mentions(y, a) and (value.op == "|" or is_bit):
+                function = scalar_operator(value.op, a.type)
+                assert function is not None
+                return Update(function, cast(strip(y) if is_bit else truth(y), a.type))
+    return WhyNot("the conversion to `_Bool` keeps the update from being associative")
 
 
 def _terms(e: Expr, op: str, t: ScalarType, negative: bool = False) -> list[tuple[bool, Expr]]:
@@ -557,7 +572,7 @@ def _is_safe(e: Expr) -> bool:
 def _selected(value: Expr, a: Expr) -> tuple[list[Expr], Expr] | None:
     """``(conditions, new value)`` of ``if (conditions) a = new``."""
     if isinstance(value, Cast) and isinstance(value.a, Select):
-        value = cast(value, a.type)
+        value = cast(value.a, a.type)
     if not isinstance(value, Select):
         return None
     if strip(value.other) == a:

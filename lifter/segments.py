@@ -63,20 +63,25 @@ class Reference:
     span: Span = field(compare=False)
 
 
-def segments(normal: NormalNest, types: dict[str, Type]) -> tuple[Segment, ...]:
-    """The parts in execution order; raises MDH213 where they cannot be separated."""
-    parts = _split(normal.body, types, True)
+def segments(normal: NormalNest, types: dict[str, Type], outer: frozenset[str]) -> tuple[Segment, ...]:
+    """The parts in execution order; raises MDH213 where they cannot be separated.
+
+    ``outer``: scalars declared before the nest, which have a place in memory.
+    """
+    parts = _split(normal.body, types, outer, True)
     for a, b in combinations(parts, 2):
         _check(normal, a.body, b.body)
     return tuple(parts)
 
 
-def _split(body: Sequence[NormalStmt], types: dict[str, Type], top: bool) -> list[Segment]:
+def _split(
+    body: Sequence[NormalStmt], types: dict[str, Type], outer: frozenset[str], top: bool
+) -> list[Segment]:
     items: list[NormalStmt] = []
     foreign: dict[int, frozenset[str]] = {}
     for s in body:
         if isinstance(s, AxisLoop):
-            for part in _split(s.body, types, False):
+            for part in _split(s.body, types, outer, False):
                 foreign[len(items)] = part.foreign
                 items.append(AxisLoop(s.axis, part.body))
         else:
@@ -85,40 +90,97 @@ def _split(body: Sequence[NormalStmt], types: dict[str, Type], top: bool) -> lis
     if len(loops) <= 1:
         inherited = foreign[loops[0]] if loops else frozenset()
         return [Segment(tuple(items), frozenset(assigned_scalars(items)), inherited)]
-    owners = _owners(items, loops)
+    row = _Row(items, loops, types, outer, top)
     out = []
     for n, k in enumerate(loops):
-        chosen = _part(items, loops, owners, n, types, top)
-        mine = [items[k], *(items[q] for q in range(len(items)) if owners[q] == n)]
         others = frozenset[str]()
         if not top:
             others = frozenset(v for m in loops if m != k for v in assigned_scalars((items[m],)))
-        out.append(Segment(tuple(chosen), frozenset(assigned_scalars(mine)), foreign[k] | others))
+        out.append(Segment(row.part(n), row.results(n), foreign[k] | others))
     return out
 
 
-def _owners(items: list[NormalStmt], loops: list[int]) -> list[int]:
-    """For every item the number of the loop that it goes with."""
-    out = []
-    for q in range(len(items)):
-        before = [n for n, k in enumerate(loops) if k <= q]
-        if q in loops:
-            out.append(loops.index(q))
-        elif not before:
-            out.append(0)
-        elif before[-1] == len(loops) - 1 or _needs(items, loops[before[-1]], q):
-            out.append(before[-1])
-        else:
-            out.append(before[-1] + 1)
-    return out
+class _Row:
+    """A statement list with several loops, and how it is divided among them."""
+
+    def __init__(
+        self,
+        items: list[NormalStmt],
+        loops: list[int],
+        types: dict[str, Type],
+        outer: frozenset[str],
+        top: bool,
+    ) -> None:
+        self.items, self.loops, self.types, self.outer, self.top = items, loops, types, outer, top
+        self.needs = [self.loop_needed(q) for q in range(len(items))]
+        self.owners = [self.owner(q) for q in range(len(items))]
+
+    def loop_needed(self, q: int) -> int | None:
+        """The number of the last loop before statement ``q`` whose results it uses, if there is one."""
+        before = [n for n, k in enumerate(self.loops) if k < q]
+        return next((n for n in reversed(before) if _needs(self.items, self.loops[n], q)), None)
+
+    def owner(self, q: int) -> int:
+        """The number of the loop that an item goes with."""
+        before = [n for n, k in enumerate(self.loops) if k <= q]
+        if q in self.loops:
+            return self.loops.index(q)
+        if not before:
+            return 0
+        last = before[-1]
+        return last if last == len(self.loops) - 1 or self.needs[q] == last else last + 1
+
+    def results(self, n: int) -> frozenset[str]:
+        """Scalars whose value after part ``n`` is its own; the last part has the plain assignments, too."""
+        final = n == len(self.loops) - 1
+        mine = [self.items[self.loops[n]]]
+        for q, s in enumerate(self.items):
+            if q not in self.loops and (final if self.needs[q] is None else self.owners[q] == n):
+                mine.append(s)
+        return frozenset(assigned_scalars(mine))
+
+    def part(self, n: int) -> tuple[NormalStmt, ...]:
+        """Loop ``n`` with its own statements and copies of what they may use."""
+        own = self.loops[n]
+        last = max([own, *(q for q in range(len(self.items)) if self.owners[q] == n)])
+        out: list[NormalStmt] = []
+        for q, s in enumerate(self.items[: last + 1]):
+            if q == own:
+                out.append(s)
+            elif isinstance(s, AxisLoop):
+                out.extend(self.marks(s, self.top))
+            elif self.owners[q] == n:
+                out.append(s)
+            elif not assigned_buffers((s,)):
+                out.extend(self.copy(q, own))
+        return tuple(out)
+
+    def copy(self, q: int, own: int) -> list[NormalStmt]:
+        """A statement on scalars of another part, as far as its values are still available."""
+        s, between = self.items[q], self.items[q + 1 : own]
+        names, buffers = _uses(s)
+        if self.top and self.needs[q] is not None:
+            in_memory = assigned_scalars((s,)) & self.outer
+            if in_memory or names & self.outer & assigned_scalars(between):
+                return list(self.marks(s, bool(in_memory)))
+        if buffers & assigned_buffers(between):
+            return list(self.marks(s, False))
+        return [s]
+
+    def marks(self, s: NormalStmt, memory: bool) -> Iterator[Assign]:
+        for name in sorted(assigned_scalars((s,))):
+            yield _mark(name, self.types, memory)
 
 
 def _needs(items: list[NormalStmt], loop: int, q: int) -> bool:
-    """Does statement ``q`` use what the loop before it computes, directly or through others?"""
+    """Does statement ``q`` use what an earlier loop computes, directly or through others?"""
     names = assigned_scalars((items[loop],))
     buffers = assigned_buffers((items[loop],))
     for k in range(loop + 1, q + 1):
         s = items[k]
+        if isinstance(s, AxisLoop):
+            names -= assigned_scalars((s,))
+            continue
         used, arrays = _uses(s)
         if used & names or arrays & buffers or assigned_buffers((s,)) & buffers:
             names |= assigned_scalars((s,))
@@ -127,34 +189,6 @@ def _needs(items: list[NormalStmt], loop: int, q: int) -> bool:
         else:
             names -= assigned_scalars((s,))
     return False
-
-
-def _part(
-    items: list[NormalStmt],
-    loops: list[int],
-    owners: list[int],
-    n: int,
-    types: dict[str, Type],
-    top: bool,
-) -> list[NormalStmt]:
-    own = loops[n]
-    last = max([own, *(q for q in range(len(items)) if owners[q] == n)])
-    out: list[NormalStmt] = []
-    for q, s in enumerate(items[: last + 1]):
-        if q == own:
-            out.append(s)
-        elif isinstance(s, AxisLoop):
-            out.extend(_mark(v, types, top) for v in sorted(assigned_scalars((s,))))
-        elif owners[q] == n:
-            out.append(s)
-        elif not assigned_buffers((s,)):
-            between = items[q + 1 : own]
-            stale = _uses(s)[1] & assigned_buffers(between)
-            if stale:
-                out.extend(_mark(v, types, top) for v in sorted(assigned_scalars((s,))))
-            else:
-                out.append(s)
-    return out
 
 
 def _mark(name: str, types: dict[str, Type], memory: bool) -> Assign:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from lifter.legality import same_function, why_not_well_defined
 from lifter.normalise import (
+    Axis,
     AxisLoop,
     NormalNest,
     NormalStmt,
@@ -29,6 +30,7 @@ from lifter.normalise import (
     axis_domain,
     base_of,
     declared,
+    in_source,
 )
 from lifter.polyhedral import Constraint, equal, satisfiable
 from lifter.reductions import (
@@ -626,7 +628,10 @@ class Machine:
         """The value of ``entry`` after the loop, where ``a`` is the value before an iteration."""
         value = entry.value
         if entry.last:
-            raise self.no_reduction(loop, p, entry, WhyNot("an inner loop leaves its last value in it"))
+            why = WhyNot("an inner loop leaves its last value in it")
+            if entry.total is not None:
+                why = WhyNot("a scan goes on from row to row", f"start `{p.name}` anew in each row")
+            raise self.no_reduction(loop, p, entry, why)
         inner = [n for n in walk(value) if isinstance(n, Result)]
         for n in inner:
             red, component = self.reduction_of(n)
@@ -840,8 +845,8 @@ class Machine:
         return None
 
     def from_start(self, value: Expr, axis: str) -> Expr:
-        """The initial value of an in-place scan is read just before the first index."""
-        first = {axis: Affine.number(-1)}
+        """The initial value of an in-place scan is what the first iteration reads."""
+        first = {axis: Affine.number(0)}
 
         def shift(n: Expr) -> Expr | None:
             if isinstance(n, Load):
@@ -857,7 +862,7 @@ class Machine:
     # ----------------------------------------------------------------- why not
 
     def no_reduction(self, loop: AxisLoop, p: Place, entry: Entry, why: WhyNot) -> Refusal:
-        name = shown(p)
+        name = shown(p, self.normal.axes)
         return refuse(
             "MDH207",
             f"`{name}` is carried from one iteration of `{loop.axis.source_name}` to the next, "
@@ -902,8 +907,9 @@ def related(span: Span, label: str) -> tuple[Related, ...]:
     return (Related(span, label),) if span else ()
 
 
-def shown(p: Place) -> str:
-    index = "" if p.index is None else "".join(f"[{a}]" for a in p.index)
+def shown(p: Place, axes: Mapping[str, Axis]) -> str:
+    """The place as in the source: ``a[i - 1].re``."""
+    index = "" if p.index is None else "".join(f"[{in_source(a, axes)}]" for a in p.index)
     return p.name + index + (f".{p.field}" if p.field else "")
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lowering.lower import Lowered, Nest, lower
@@ -39,7 +40,8 @@ from lowering.parameters import (
 from mdh_core.expr import Affine, Binary, Call, ScalarType, Select, walk
 from mdh_core.ir import Access, MdhProgram
 
-Point = dict[str, int | str]
+Value = int | str
+Point = dict[str, Value]
 BLOCKS, TILES, POINTS, ROWS, LANES = 0, 2, 3, 4, 5
 
 
@@ -47,8 +49,21 @@ BLOCKS, TILES, POINTS, ROWS, LANES = 0, 2, 3, 4, 5
 class Space:
     """Names with their values, and Python expressions over the names that legal points satisfy."""
 
-    parameters: tuple[tuple[str, tuple[int | str, ...]], ...]
+    parameters: tuple[tuple[str, tuple[Value, ...]], ...]
     restrictions: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.parameters)
+
+    @property
+    def cartesian_size(self) -> int:
+        """Number of combinations, legal or not."""
+        return math.prod(len(values) for _, values in self.parameters)
+
+    def key(self, point: Mapping[str, Value]) -> tuple[Value, ...]:
+        """The point's values in the order of the parameters."""
+        return tuple(point[name] for name in self.names)
 
 
 # --------------------------------------------------------------------------- facts about a program

@@ -20,12 +20,11 @@ __version__ = VERSION
 _HOME = {
     "Change": "pipeline",
     "FileReport": "pipeline",
-    "Improvement": "pipeline",
+    "Improvement": "improve",
     "NestReport": "pipeline",
     "Options": "pipeline",
     "check_file": "pipeline",
     "check_source": "pipeline",
-    "improve": "pipeline",
     "revert_file": "pipeline",
     "splice_file": "pipeline",
     "SplicePart": "splice",

@@ -21,7 +21,7 @@ from mdh_core.diagnostics import CODES
 from mdh_lift import verbs
 from mdh_lift.session import FORMATS, Session
 from mdh_lift.version import VERSION
-from tuning.search import parse_budget
+from tuning.search import STRATEGIES, parse_budget
 
 NOT_YET = {
     "report": "an HTML report",
@@ -178,7 +178,7 @@ def search_options(command: Callable[..., object]) -> Callable[..., object]:
     for option in reversed(
         [
             click.option("--budget", metavar="30ev|20s|2m|0", callback=_budget, help="How long to search."),
-            click.option("--strategy", metavar="NAME", help="Search strategy."),
+            click.option("--strategy", type=click.Choice(["auto", *STRATEGIES]), help="Search strategy."),
             click.option("--resume/--no-resume", default=True, help="Use what the database knows."),
             click.option("--replay", is_flag=True, help="Take all results from the database; run nothing."),
         ]

@@ -13,10 +13,11 @@ from lifter.lift import FinalIterator, LiftedNest
 from lowering.machine import Machine, this_machine
 from lowering.parameters import Configuration
 from lowering.space import Point, configuration_at, default_point
+from mdh_core.diagnostics import refuse
 from mdh_core.expr import Affine, ScalarType
 from mdh_core.ir import MdhProgram, Param, Size
 from mdh_core.show import show
-from mdh_lift.c_value import names_in, value
+from mdh_lift.c_value import NotAnInteger, names_in, value
 
 # extent of every dimension whose size is a parameter, by the number of such dimensions
 _USUAL_EXTENTS = {1: 1 << 23, 2: 2048, 3: 512, 4: 96, 5: 40}
@@ -73,7 +74,13 @@ def expression(program: MdhProgram, arrow: str = "\u21a6", after: str = "\u2218"
 
 def plan(lifted: LiftedNest, lines: str = "") -> Plan:
     """A plan for the directive's first ``sizes`` clause, or for usual sizes."""
-    params = parameter_values(lifted, sizes_of(lifted))
+    try:
+        params = parameter_values(lifted, sizes_of(lifted))
+    except (NotAnInteger, KeyError) as error:
+        reason = f"the value of {error} is not known"
+        raise refuse(
+            "MDH804", f"`{lifted.nest.name}` cannot be run by itself: {reason}", lifted.nest.span
+        ) from None
     return Plan(lifted, this_machine(), params, tuple(p.sizes(params) for p in lifted.program), lines)
 
 

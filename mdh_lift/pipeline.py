@@ -1,6 +1,8 @@
-"""The stages in order; no printing here.
+"""From a file to its lifted nests, and from kernels back into the file; no printing here.
 
     read -> lift -> (space, search) -> emit -> verify -> measure -> splice
+
+What stands in the middle, and runs code, is in ``improve``.
 
 A file is always read without its generated regions, so that a spliced file lifts as its original
 does; the findings count in the file as it stands.
@@ -11,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from emit.render import Kernel
@@ -20,15 +22,13 @@ from frontend_c.preprocess import CompileCommand
 from frontend_c.read import Refused, read
 from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import LoopNest
-from mdh_core.diagnostics import Diagnostic, Refusal, refuse
+from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_core.source import SourceFile, Span
 from mdh_lift import compile_command, kernels, macros
 from mdh_lift.config import Config
 from mdh_lift.files import read_source
 from mdh_lift.findings import Finding
 from mdh_lift.splice import Original, Region, SplicePart, original, region_name, regions, revert, splice
-from tuning.measure import Ratio
-from tuning.verify import VerifySummary
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
 
@@ -325,62 +325,3 @@ def lines_of(report: FileReport, nest: NestReport) -> str:
     span = nest.lifted.nest.span
     first, last = (text.line_col(at)[0] for at in (span.start, span.end - 1))
     return f"{Path(report.source.path).name}:{first}-{last}"
-
-
-# --------------------------------------------------------------------------- improve
-
-Tell = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
-
-
-@dataclass(frozen=True, slots=True)
-class Improvement:
-    """What tuning made of a nest; ``part`` is there where it may be spliced.
-
-    sizes      that were tuned for, as text
-    outcomes   number of evaluations per kind of outcome; empty where the cost model chose
-    """
-
-    name: str
-    expression: str
-    target: str = "openmp"
-    sizes: str = ""
-    configuration: Mapping[str, object] = field(default_factory=dict)
-    outcomes: Mapping[str, int] = field(default_factory=dict)
-    verification: VerifySummary | None = None
-    speedup: Ratio | None = None
-    part: SplicePart | None = None
-    findings: tuple[Finding, ...] = ()
-
-    def summary(self) -> list[tuple[str, str]]:
-        """Label and value of what there is to tell."""
-        rows = []
-        if self.outcomes:
-            rejected = sum(self.outcomes.values()) - self.outcomes.get("ok", 0)
-            tried = f"{sum(self.outcomes.values())} configurations"
-            rows.append(("tuned", tried + (f", {rejected} rejected" if rejected else "")))
-        if self.verification is not None:
-            v = self.verification
-            difference = f"largest difference {v.max_ulp:.3g} ulp" if v.max_ulp else "no difference"
-            rows.append(("verified", f"{v.cases} runs on {len(v.sizes)} sizes, {difference}"))
-        if self.speedup is not None:
-            r = self.speedup
-            at = f" at {self.sizes}" if self.sizes else ""
-            rows.append(
-                ("speedup", f"{r.median:.2f} x, {r.confidence:.0%} interval {r.low:.2f} to {r.high:.2f}{at}")
-            )
-        return rows
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "target": self.target,
-            "sizes": self.sizes,
-            "configuration": dict(self.configuration),
-            "outcomes": dict(self.outcomes),
-            "verification": None if self.verification is None else self.verification.as_json(),
-            "speedup": None if self.speedup is None else asdict(self.speedup),
-        }
-
-
-def improve(report: FileReport, nest: NestReport, options: Options, stage: str, tell: Tell) -> Improvement:
-    """Search, emit, verify and measure, as far as ``stage`` says: tune, verify, bench, splice or all."""
-    raise refuse("MDH804", "tuning is not wired")

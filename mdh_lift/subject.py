@@ -1,149 +1,243 @@
-"""A nest as something that can be run by itself: its arguments, in the harness's terms."""
+"""A lifted nest as the subject of the harness: its arguments, how large arrays must be, sizes to try."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from emit.c_text import affine_text, c_type
 from lifter.lift import LiftedNest
-from lifter.loop_nest import Loop, NestStmt
-from mdh_core.diagnostics import Refusal, refuse
-from mdh_core.expr import Assign, Expr, If, Load, Stmt, Var, While, stmt_exprs, walk
-from mdh_core.ir import Buffer
-from mdh_core.source import SourceFile
-from mdh_lift import footprint
+from lifter.loop_nest import Loop, LoopNest, NestStmt
+from mdh_core.expr import Assign, Expr, Field, If, Load, ScalarType, While, walk
+from mdh_core.interpreter import deduced_extents
+from mdh_core.ir import Buffer, MdhProgram
 from mdh_lift.c_value import NotAnInteger
 from mdh_lift.kernels import is_derived, parameter_values, variables_of
-from tuning.harness import (
-    Arg,
-    ArrayArg,
-    DerivedArg,
-    IteratorArg,
-    OuterScalarArg,
-    ScalarArg,
-    Sizes,
-    Subject,
-)
+from tuning.harness import Arg, ArrayArg, IteratorArg, OuterScalarArg, ScalarArg, Sizes, Subject
 
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_LARGE = 1 << 20  # a size that every size variable may have
+_WORK = 4e6  # points of one comparison, at most
 
 
-def subject_of(source: SourceFile, lifted: LiftedNest) -> Subject:
-    """The nest of a file without generated regions.  Raises ``Refusal`` MDH804 where it cannot run alone."""
+def subject_of(lifted: LiftedNest, data: bytes, path: str) -> Subject:
+    """The subject for a nest of the file ``data`` (without generated regions)."""
     nest = lifted.nest
-    for p in nest.params:
-        if is_derived(p) and re.search(r"->|\.|\[|sizeof", p.value):
-            raise _cannot(lifted, f"`{p.value}` is no variable")
-    args: list[Arg] = [
-        ScalarArg(name, p.c_type or c_type(p.type), p.type) for name, p in variables_of(lifted).items()
-    ]
-    args += [DerivedArg(p.name, p.c_type or c_type(p.type), p.value) for p in nest.params if is_derived(p)]
-    names = {p.name: p.value or p.name for p in nest.params if not is_derived(p)}
-    args += [_array(lifted, b, names) for b in nest.buffers]
-    args += [OuterScalarArg(s.name, s.c_type or c_type(s.type), s.type) for s in nest.scalars]
-    taken = {a.name for a in args}
-    for loop in _outer_iterators(nest.body):
-        name = loop.source_name or loop.iterator
-        if name not in taken:
-            taken.add(name)
-            args.append(IteratorArg(name, c_type(loop.type), loop.type))
     return Subject(
-        source.data,
-        source.path,
+        data,
+        path,
         nest.function_span.end,
-        source.data[nest.span.start : nest.span.end],
-        source.line_col(nest.span.start)[0],
-        tuple(args),
-        lambda sizes: _counts(lifted, sizes),
-        lambda sizes: _longest_chain(lifted, sizes),
+        data[nest.span.start : nest.span.end],
+        data[: nest.span.start].count(b"\n") + 1,
+        tuple(_arguments(lifted)),
+        lambda sizes: element_counts(lifted, sizes),
+        lambda sizes: _chain(lifted, sizes),
     )
 
 
-def _array(lifted: LiftedNest, b: Buffer, names: Mapping[str, str]) -> ArrayArg:
-    name = _source_name(b)
-    if not _IDENTIFIER.fullmatch(name):
-        raise _cannot(lifted, f"`{name}` is no variable")
-    if any(e is None for e in b.extents[1:]):
-        raise _cannot(lifted, f"an inner extent of `{name}` is not known")
-    inner = tuple(affine_text(e, dict(names)) for e in b.extents[1:] if e is not None)
-    read, written = _uses(lifted.nest.body, b.name)
-    return ArrayArg(
-        name, b.c_type or c_type(b.type), b.type, inner, written, read, no_alias=b.restrict or b.distinct
-    )
+# --------------------------------------------------------------------------- arguments
 
 
-def _uses(body: Sequence[NestStmt], buffer: str) -> tuple[bool, bool]:
-    """Whether a buffer is read, and whether it is written."""
-    read = written = False
+def _arguments(lifted: LiftedNest) -> list[Arg]:
+    nest = lifted.nest
+    derived = {p.name: p.value for p in nest.params if is_derived(p)}
+    arguments: list[Arg] = [
+        ScalarArg(name, _value_type(p.c_type or c_type(p.type)), p.type)
+        for name, p in variables_of(lifted).items()
+    ]
+    written, read = _written(nest), _read(nest)
+    for b in nest.buffers:
+        arguments.append(
+            ArrayArg(
+                b.name,
+                b.c_type or c_type(b.type),
+                b.type,
+                tuple(f"({affine_text(e, derived)})" for e in b.extents[1:] if e is not None),
+                b.name in written,
+                b.name in read,
+                b.restrict or b.distinct,
+            )
+        )
+    arguments += [OuterScalarArg(s.name, s.c_type or c_type(s.type), s.type) for s in nest.scalars]
+    final = {f.name: f.type for f in lifted.iterators_final}
+    arguments += [IteratorArg(name, c_type(t), t) for name, t in final.items()]
+    known = {a.name for a in arguments}
+    for loop in _loops(nest.body):
+        name = loop.source_name or loop.iterator
+        if loop.declared_outside and name not in known:
+            known.add(name)
+            arguments.append(IteratorArg(name, c_type(loop.type), loop.type))
+    return arguments
+
+
+def _value_type(text: str) -> str:
+    return " ".join(word for word in text.split() if word not in ("const", "register", "static"))
+
+
+def _loops(body: Sequence[NestStmt]) -> list[Loop]:
+    found: list[Loop] = []
     for s in body:
         if isinstance(s, Loop):
-            inner = _uses(s.body, buffer)
-            read, written = read or inner[0], written or inner[1]
-            continue
-        targets = list(_targets((s,)))
-        for e in stmt_exprs((s,)):
-            for n in walk(e):
-                if isinstance(n, Load) and n.buffer == buffer:
-                    is_target = any(n is t for t in targets)
-                    read, written = read or not is_target, written or is_target
-    return read, written
+            found += [s, *_loops(s.body)]
+    return found
 
 
-def _targets(body: Sequence[NestStmt | Stmt]) -> Iterator[Expr]:
-    """Loads that stand for the place that is assigned."""
-    for s in body:
-        match s:
-            case Assign(target=target):
-                yield from (n for n in [next(_bases(target), None)] if n is not None)
-            case If(then=then, other=other):
-                yield from _targets(then)
-                yield from _targets(other)
-            case While(body=inner):
-                yield from _targets(inner)
-            case _:
-                pass
+def _stored(target: Expr) -> str:
+    while isinstance(target, Field):
+        target = target.a
+    return target.buffer if isinstance(target, Load) else ""
 
 
-def _bases(target: Expr) -> Iterator[Expr]:
-    return (n for n in walk(target) if isinstance(n, Load | Var))
+def _written(nest: LoopNest) -> set[str]:
+    found: set[str] = set()
+
+    def visit(body: Sequence[object]) -> None:
+        for s in body:
+            match s:
+                case Assign(target=target):
+                    found.add(_stored(target))
+                case Loop(body=inner) | While(body=inner):
+                    visit(inner)
+                case If(then=then, other=other):
+                    visit((*then, *other))
+                case _:
+                    pass
+
+    visit(nest.body)
+    return found
 
 
-def _outer_iterators(body: Sequence[NestStmt]) -> Iterator[Loop]:
-    for s in body:
-        if isinstance(s, Loop):
-            if s.declared_outside:
-                yield s
-            yield from _outer_iterators(s.body)
+def _read(nest: LoopNest) -> set[str]:
+    """Buffers that are read anywhere, subscripts and conditions included."""
+    found: set[str] = set()
+
+    def note(e: Expr | None) -> None:
+        if e is not None:
+            found.update(n.buffer for n in walk(e) if isinstance(n, Load))
+
+    def visit(body: Sequence[object]) -> None:
+        for s in body:
+            match s:
+                case Assign(target=target, value=value):
+                    note(value)
+                    if isinstance(target, Load):
+                        for index in target.index:
+                            note(index)
+                    elif _stored(target):
+                        found.add(_stored(target))  # one field of a record: the others are kept
+                case Loop(lower=lower, upper=upper, body=inner):
+                    note(lower)
+                    note(upper)
+                    visit(inner)
+                case While(cond=cond, body=inner):
+                    note(cond)
+                    visit(inner)
+                case If(cond=cond, then=then, other=other):
+                    note(cond)
+                    visit((*then, *other))
+                case _:
+                    note(getattr(s, "value", None))
+
+    visit(nest.body)
+    return found
 
 
-def _counts(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
-    try:
-        found = footprint.counts(lifted.nest, parameter_values(lifted, sizes))
-    except (NotAnInteger, KeyError):
-        return None
-    if found is None:
-        return None
-    return {_source_name(b): found[b.name] for b in lifted.nest.buffers}
+# --------------------------------------------------------------------------- how large
 
 
-def _source_name(b: Buffer) -> str:
-    """``A`` of ``&A[0][0]``."""
-    return re.sub(r"(\[0\])*$", "", b.base.removeprefix("&")) or b.name
-
-
-def _longest_chain(lifted: LiftedNest, sizes: Sizes) -> int:
-    """Values that are combined into one, at most."""
+def element_counts(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
+    """Elements that each array needs for given sizes; None where the sizes make no sense together."""
     try:
         params = parameter_values(lifted, sizes)
-    except (NotAnInteger, KeyError):
-        return 1
-    chains = [
-        math.prod(max(1, d.size.evaluate(params)) for d in p.hom.dims_of("pw", "ps")) for p in lifted.program
-    ]
-    return max([1, *chains])
+    except (NotAnInteger, KeyError, ZeroDivisionError):
+        return None
+    counts = {b.name: _declared(b, params) for b in lifted.nest.buffers}
+    if None in counts.values():
+        return None
+    for p in lifted.program:
+        if any(a.evaluate(params) < 0 for a in p.assumptions):
+            return None
+        needed = _needed(p, params)
+        if needed is None:
+            return None
+        for name, n in needed.items():
+            if name in counts:
+                own = lifted.nest.buffer(name)
+                if own.distinct and all(e is not None for e in own.extents) and n > (counts[name] or 0):
+                    return None  # outside the declared array
+                counts[name] = max(counts[name] or 0, n)
+    return {name: max(1, n or 0) for name, n in counts.items()}
 
 
-def _cannot(lifted: LiftedNest, reason: str) -> Refusal:
-    return refuse("MDH804", f"`{lifted.nest.name}` cannot be run by itself: {reason}", lifted.nest.span)
+def _declared(b: Buffer, params: Mapping[str, int]) -> int | None:
+    """Elements that the declaration asks for, or None where an inner extent is not positive."""
+    known = [None if e is None else e.evaluate(dict(params)) for e in b.extents]
+    if any(n is not None and n <= 0 for n in known[1:]):
+        return None
+    if None in known:
+        return 0
+    return math.prod(n for n in known if n is not None)
+
+
+def _needed(p: MdhProgram, params: Mapping[str, int]) -> dict[str, int] | None:
+    """Elements up to the last one that a program touches."""
+    out = {}
+    for name, extents in deduced_extents(p, params).items():
+        b = p.buffer(name)
+        if any(n <= 0 for n in extents):
+            out[name] = 0
+            continue
+        strides, step = [], 1
+        for t in reversed(range(b.rank)):
+            strides.append(step)
+            declared = b.extents[t]
+            if t and declared is not None:
+                inner = declared.evaluate(dict(params))
+                if inner < extents[t]:
+                    return None
+                step *= inner
+        if b.strides is not None:
+            strides = [s.evaluate(dict(params)) for s in reversed(b.strides)]
+        out[name] = 1 + sum((n - 1) * s for n, s in zip(extents, reversed(strides), strict=True))
+    return out
+
+
+def _chain(lifted: LiftedNest, sizes: Sizes) -> int:
+    """Length of the longest chain of combined values."""
+    params = parameter_values(lifted, sizes)
+    longest = 1
+    for p in lifted.program:
+        extents = p.sizes(params)
+        longest = max(longest, math.prod(extents[d.name] for d in p.hom.dims_of("pw", "ps")))
+    return longest
+
+
+# --------------------------------------------------------------------------- sizes to try
+
+
+def size_ranges(lifted: LiftedNest) -> dict[str, tuple[int, int]]:
+    """Inclusive bounds of every integer variable, for the ladder of sizes."""
+    ranges = {}
+    for name, p in variables_of(lifted).items():
+        if isinstance(p.type, ScalarType) and p.type.is_integer:
+            high = min(_LARGE, (1 << (p.type.bits - 1)) - 1)
+            ranges[name] = (0, high)
+    return ranges
+
+
+def work(lifted: LiftedNest, sizes: Sizes) -> float:
+    """Points of all programs; infinite where the sizes make no sense together."""
+    if element_counts(lifted, sizes) is None:
+        return math.inf
+    params = parameter_values(lifted, sizes)
+    return float(sum(math.prod(p.sizes(params).values()) for p in lifted.program))
+
+
+def data_style(lifted: LiftedNest) -> str:
+    """Which generated data keep values in range: sums, or products of few different factors."""
+    functions = [p.hom.function for p in lifted.program if p.hom.function is not None]
+    names = {part.strip(" ()") for f in functions for part in f.name.split(",")}
+    return "product" if "*" in names else "sum"
+
+
+MOST_WORK = _WORK
+__all__ = ["MOST_WORK", "data_style", "element_counts", "size_ranges", "subject_of", "work"]

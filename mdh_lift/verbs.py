@@ -26,13 +26,15 @@ from lifter.describe import to_json
 from mdh_core.diagnostics import CODES, Code, Refusal
 from mdh_core.source import SourceFile
 from mdh_lift import config as configuration
-from mdh_lift import pipeline, report_data, report_text
+from mdh_lift import improve, pipeline, report_data, report_text
 from mdh_lift.files import write_atomic
-from mdh_lift.pipeline import Change, FileReport, Improvement, NestReport, Options, short_name
+from mdh_lift.improve import Improvement
+from mdh_lift.pipeline import Change, FileReport, NestReport, Options, short_name
 from mdh_lift.session import Session, Target
 from mdh_lift.shown import shown
 from mdh_lift.splice import SplicePart
 from mdh_lift.version import VERSION
+from tuning.lock import Entry
 
 STDIN = "<stdin>"
 
@@ -347,15 +349,20 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
     for target, report, own in reports_of(session, paths, **options):
         settings = session.options(target.path, **options)
         parts: list[SplicePart] = []
+        entries: list[Entry] = []
         for nest in own:
             improvement = _improved(session, report, nest, settings, stage)
             if improvement is not None:
                 nest = replace(nest, findings=(*nest.findings, *improvement.findings))
                 details[nest.name] = improvement.as_json()
             nests.append(nest)
+            if improvement is not None and improvement.entry is not None:
+                entries.append(improvement.entry)
             if improvement is not None and improvement.part is not None and stage in ("all", "splice"):
                 parts.append(improvement.part)
                 session.settle(nest, "MDH501", "MDH502")
+        if entries and (write or stage == "tune"):
+            session.attempt(target.path, partial(improve.write_lock, settings.lock_path, entries))
         if parts:
             splice_parts = partial(pipeline.splice_file, report, parts, settings.force)
             change = session.attempt(target.path, splice_parts)
@@ -373,7 +380,7 @@ def _improved(
     if nest.splice_state == "edited" and stage in ("all", "splice") and not options.force:
         return None  # MDH502 is among its findings
     with progress(session, nest.name) as tell:
-        work = partial(pipeline.improve, report, nest, options, stage, tell)
+        work = partial(improve.improve, report, nest, options, stage, tell)
         improvement = session.attempt(report.source.path, work)
     if improvement is not None:
         session.findings += improvement.findings

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from mdh_core.diagnostics import CODES, Diagnostic
-from mdh_lift import config, pipeline
+from mdh_lift import config, improve, pipeline
 from mdh_lift.cli import cli
 from mdh_lift.compile_command import find, from_words
 from mdh_lift.findings import Finding
@@ -67,7 +67,7 @@ def hand_made(report, nest, options=None, stage="all", tell=None, **rest):
     kernel = SimpleNamespace(text=f"static int {stem}(void)\n{{\n    return 0;\n}}", call=f"{stem}()")
     part = pipeline.splice_part(report, nest.lifted.nest, kernel)
     speedup = Ratio(4.0, 3.5, 4.5)
-    return pipeline.Improvement(
+    return improve.Improvement(
         nest.name,
         "md_hom(...)",
         verification=VerifySummary(Outcome("ok"), cases=24, sizes=("n=1", "n=2")),
@@ -78,7 +78,7 @@ def hand_made(report, nest, options=None, stage="all", tell=None, **rest):
 
 @pytest.fixture
 def improved(monkeypatch):
-    monkeypatch.setattr(pipeline, "improve", hand_made)
+    monkeypatch.setattr(improve, "improve", hand_made)
 
 
 def spliced_text(path):
@@ -386,7 +386,7 @@ def test_one_of_several_nests(tree, improved):
 @pytest.mark.parametrize("code, status", [("MDH603", 1), ("MDH604", 4), ("MDH701", 3), ("MDH802", 4)])
 def test_what_is_not_spliced(tree, monkeypatch, code, status):
     finding = Finding(Diagnostic(code, "because", "good.c"))
-    monkeypatch.setattr(pipeline, "improve", lambda r, n, *_: hand_made(r, n, part=None, findings=(finding,)))
+    monkeypatch.setattr(improve, "improve", lambda r, n, *_: hand_made(r, n, part=None, findings=(finding,)))
     result = run("good.c", "-w")
     assert result.exit_code == status and code in result.stderr
     assert (tree / "good.c").read_text() == GOOD
@@ -404,7 +404,7 @@ def test_a_file_that_changes_meanwhile_is_left_alone(tree, monkeypatch):
         (tree / "good.c").write_text(GOOD + "int mine;\n")
         return hand_made(report, nest)
 
-    monkeypatch.setattr(pipeline, "improve", meanwhile)
+    monkeypatch.setattr(improve, "improve", meanwhile)
     result = run("good.c", "-w")
     assert result.exit_code == 2 and "MDH507" in result.stderr
     assert (tree / "good.c").read_text() == GOOD + "int mine;\n"

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
 
-Value = int | str
-Point = dict[str, Value]
+from lowering.space import Point, Space, Value
+
 Estimate = Callable[[Point], float]  # of a point's time, any unit; lower is better
 
 ENUMERATION_LIMIT = 20_000
@@ -25,27 +25,9 @@ _FUNCTIONS = {"min": min, "max": max, "abs": abs}
 _GLOBALS = {"__builtins__": {}, **_FUNCTIONS}
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
-    parameters: tuple[tuple[str, tuple[Value, ...]], ...]
-    restrictions: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(name for name, _ in self.parameters)
-
-    @property
-    def cartesian_size(self) -> int:
-        size = 1
-        for _, values in self.parameters:
-            size *= len(values)
-        return size
-
-    def key(self, point: Mapping[str, Value]) -> tuple[Value, ...]:
-        return tuple(point[name] for name in self.names)
-
-    def allows(self, point: Mapping[str, Value]) -> bool:
-        return all(eval(code, _GLOBALS, dict(point)) for code, _ in _compiled(self))
+def allows(space: Space, point: Mapping[str, Value]) -> bool:
+    """Whether a point obeys all restrictions."""
+    return all(eval(code, _GLOBALS, dict(point)) for code, _ in _compiled(space))
 
 
 @lru_cache(maxsize=64)
@@ -110,7 +92,7 @@ def variations(space: Space, point: Point) -> Iterator[Point]:
         for value in values:
             if value != point[name]:
                 other = {**point, name: value}
-                if space.allows(other):
+                if allows(space, other):
                     yield other
 
 

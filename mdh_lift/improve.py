@@ -1,0 +1,369 @@
+"""Tuning one nest and what may be spliced of it.
+
+    plan -> subject -> (search) -> verify -> measure -> part, lock entry
+
+The verdict is about the user's own compile command plus ``-fopenmp``; without one, about
+``DEFAULT_FLAGS``.  Nothing becomes a ``SplicePart`` that was not compiled, run and compared here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+from frontend_c.preprocess import CompileCommand, find_compiler
+from lowering.parameters import to_json
+from lowering.space import Point, Space, estimate, tuning_space
+from mdh_core.diagnostics import Diagnostic, Refusal, refuse
+from mdh_lift import kernels, subject as subjects
+from mdh_lift.findings import Finding
+from mdh_lift.pipeline import (
+    FileReport,
+    NestReport,
+    Options,
+    lines_of,
+    short_name,
+    source_hash,
+    splice_part,
+)
+from mdh_lift.splice import SplicePart
+from mdh_lift.version import VERSION
+from tuning import lock as locks
+from tuning.fingerprint import fingerprint
+from tuning.harness import Candidate, Subject
+from tuning.runner import COMPILE_FAILED, WRONG_RESULT, Outcome, Toolchain, Workbench
+from tuning.search import Budget, Evaluation, parse_budget
+from tuning.store import Context, Store, StoreError
+from tuning.tune import Settings, TuneResult, Winner, tune
+from tuning.measure import Ratio
+from tuning.verify import Case, VerifySummary, cases_for, size_ladder
+
+DEFAULT_FLAGS = ("-O3", "-march=native")
+Tell = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
+_FINAL_SECONDS = {"verify": 0.2}
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """What tuning made of a nest; ``part`` is there where it may be spliced.
+
+    sizes      that were tuned for, as text
+    outcomes   number of evaluations per kind of outcome; empty where the cost model chose
+    entry      for the lock file
+    """
+
+    name: str
+    expression: str
+    target: str = "openmp"
+    sizes: str = ""
+    configuration: Mapping[str, object] = field(default_factory=dict)
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    verification: VerifySummary | None = None
+    speedup: Ratio | None = None
+    part: SplicePart | None = None
+    entry: locks.Entry | None = None
+    findings: tuple[Finding, ...] = ()
+
+    def summary(self) -> list[tuple[str, str]]:
+        """Label and value of what there is to tell."""
+        rows = []
+        if self.outcomes:
+            rejected = sum(self.outcomes.values()) - self.outcomes.get("ok", 0)
+            tried = f"{sum(self.outcomes.values())} configurations"
+            rows.append(("tuned", tried + (f", {rejected} rejected" if rejected else "")))
+        if self.verification is not None:
+            v = self.verification
+            difference = f"largest difference {v.max_ulp:.3g} ulp" if v.max_ulp else "no difference"
+            rows.append(("verified", f"{v.cases} runs on {len(v.sizes)} sizes, {difference}"))
+        if self.speedup is not None:
+            r = self.speedup
+            at = f" at {self.sizes}" if self.sizes else ""
+            rows.append(
+                ("speedup", f"{r.median:.2f} x, {r.confidence:.0%} interval {r.low:.2f} to {r.high:.2f}{at}")
+            )
+        return rows
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "target": self.target,
+            "sizes": self.sizes,
+            "configuration": dict(self.configuration),
+            "outcomes": dict(self.outcomes),
+            "verification": None if self.verification is None else self.verification.as_json(),
+            "speedup": None if self.speedup is None else asdict(self.speedup),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One nest with everything that its tuning needs."""
+
+    report: FileReport
+    nest: NestReport
+    options: Options
+    plan: kernels.Plan
+    subject: Subject
+    bench: Workbench
+
+    @property
+    def size_class(self) -> str:
+        sizes = kernels.sizes_of(self.plan.lifted)
+        return ",".join(f"{n}={v}" for n, v in sorted(sizes.items())) or "fixed"
+
+    @property
+    def hash(self) -> str:
+        return source_hash(self.report.bare.data, self.plan.lifted.nest)
+
+    @property
+    def lock_name(self) -> str:
+        """The nest in the lock file: its path from the lock's directory, without machine paths."""
+        path = os.path.relpath(self.report.source.path, self.options.root)
+        return f"{path}::{short_name(self.nest.name)}"
+
+
+def improve(report: FileReport, nest: NestReport, options: Options, stage: str, tell: Tell) -> Improvement:
+    """Search, emit, verify and measure, as far as ``stage`` says: tune, verify, bench, splice or all.
+
+    ``verify``, ``bench`` and ``splice`` take the locked configuration if it was made from this source on
+    such a machine, else the cost model's choice.  Raises ``Refusal`` where nothing can be run.
+    """
+    work = _prepare(report, nest, options)
+    budget = parse_budget(options.config.tune.budget) if stage in ("all", "tune") else Budget(0)
+    locked = _locked_point(work) if budget.nothing else None
+    space = tuning_space(work.plan.programs, work.plan.machine, work.plan.sizes)
+    if locked is not None:
+        space = _only(space, locked)
+    elif budget.nothing:
+        space = _only(space, work.plan.default)
+    result = _tuned(work, space, budget, stage, tell)
+    return _improvement(work, result, stage)
+
+
+def _prepare(report: FileReport, nest: NestReport, options: Options) -> _Work:
+    assert nest.lifted is not None
+    plan = kernels.plan(nest.lifted, lines_of(report, nest))
+    toolchain = toolchain_of(report.command)
+    jobs = options.config.tune.jobs or plan.machine.cores
+    bench = Workbench(toolchain, threads=plan.machine.cores, jobs=jobs)
+    subject = subjects.subject_of(nest.lifted, report.bare.data, report.source.path)
+    return _Work(report, nest, options, plan, subject, bench)
+
+
+def toolchain_of(command: CompileCommand) -> Toolchain:
+    """The user's compiler and flags; optimising flags of ours where there are none.  Raises MDH801."""
+    compiler = command.compiler or find_compiler()
+    flags = command.flags
+    if not any(f.startswith("-O") for f in flags):
+        flags = (*flags, *DEFAULT_FLAGS)
+    return Toolchain((compiler,), flags)
+
+
+def _only(space: Space, point: Point) -> Space:
+    """The space that has just this point."""
+    return Space(tuple((name, (point.get(name, values[0]),)) for name, values in space.parameters))
+
+
+def _locked_point(work: _Work) -> Point | None:
+    try:
+        lock = locks.read(work.options.lock_path)
+    except locks.LockError:
+        return None
+    machine = fingerprint(work.bench.toolchain, work.bench.threads)
+    block = locks.find(lock, work.lock_name, machine, work.size_class)
+    if block is None or block.get("source_hash") != work.hash:
+        return None
+    point = block.get("configuration", {}).get("point")
+    return dict(point) if isinstance(point, dict) else None
+
+
+def _tuned(work: _Work, space: Space, budget: Budget, stage: str, tell: Tell) -> TuneResult:
+    plan, options = work.plan, work.options
+    tune_options = options.config.tune
+    settings = Settings(
+        budget=budget,
+        strategy=tune_options.strategy if tune_options.strategy != "auto" else Settings().strategy,
+        seed=tune_options.seed,
+        style=subjects.data_style(plan.lifted),
+        bitwise=plan.lifted.nest.directive.fp == "exact",
+        resume=options.resume,
+        replay=options.replay,
+        final_seconds=_FINAL_SECONDS.get(stage, Settings().final_seconds),
+    )
+    sizes = kernels.sizes_of(plan.lifted)
+    work_of = _work_limit(plan)
+    ladder = size_ladder(
+        subjects.size_ranges(plan.lifted), _tiles(plan.default), cost=work_of, limit=subjects.MOST_WORK
+    )
+    final = cases_for(
+        work.subject, ladder, style=settings.style, seed=settings.seed or 1, bitwise=settings.bitwise
+    )
+    quick = _quick(ladder, settings, work.bench.threads)
+    done = 0
+
+    def told(evaluation: Evaluation) -> None:
+        nonlocal done
+        done += 1
+        tell("tuning", done, budget.evaluations or 0)
+
+    store = _store(options) if stage in ("all", "tune") and not budget.nothing else None
+    context = Context(
+        short_name(work.nest.name),
+        work.hash,
+        fingerprint(work.bench.toolchain, work.bench.threads),
+        work.size_class,
+        " ".join(work.bench.toolchain.flags),
+        work.bench.toolchain.version,
+        settings.seed,
+        VERSION,
+    )
+    try:
+        return tune(
+            work.bench,
+            work.subject,
+            lambda point: _candidate(plan, point),
+            space,
+            sizes,
+            final,
+            estimate=lambda point: estimate(plan.programs, plan.machine, plan.sizes, point),
+            quick_cases=quick,
+            settings=settings,
+            store=store,
+            context=context if store is not None else None,
+            tell=told,
+        )
+    finally:
+        if store is not None:
+            store.close()
+
+
+def _work_limit(plan: kernels.Plan) -> Callable[[object], float]:
+    return lambda sizes: subjects.work(plan.lifted, sizes)  # type: ignore[arg-type]
+
+
+def _store(options: Options) -> Store:
+    path = options.database_path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return Store(path)
+    except (OSError, StoreError) as error:
+        raise refuse("MDH803", f"the tuning database `{path.name}` cannot be used: {error}") from None
+
+
+def _tiles(point: Point) -> list[int]:
+    """Extents around which the ladder of sizes goes: those of vectors, register tiles and small blocks."""
+    found = {int(v) for v in point.values() if isinstance(v, int) and 1 < v <= 96}
+    return sorted(found)[-4:]
+
+
+def _quick(ladder: list[dict[str, int]], settings: Settings, threads: int) -> list[Case]:
+    """A first comparison on one odd size, before a candidate's time counts."""
+    odd = [s for s in ladder if all(v > 3 for v in s.values())] or ladder
+    data = {"sum": "exact", "product": "exact_product"}[settings.style]
+    chosen = odd[:1] + odd[-1:] if len(odd) > 1 else odd
+    return [Case(s, data, threads, settings.seed or 1, settings.bitwise) for s in chosen]
+
+
+def _candidate(plan: kernels.Plan, point: Point) -> Candidate:
+    kernel = plan.kernel(point)
+    configurations = [to_json(c) for c in plan.configurations(point)]
+    return Candidate(
+        kernel.text, kernel.call, kernels.after_text(plan.lifted), json.dumps(configurations, sort_keys=True)
+    )
+
+
+# --------------------------------------------------------------------------- results
+
+
+def _improvement(work: _Work, result: TuneResult, stage: str) -> Improvement:
+    plan, options = work.plan, work.options
+    if result.problem is not None:
+        raise Refusal(_problem(result.problem))
+    findings = [Finding(d, work.report.source) for d in result.diagnostics]
+    wrong = [e.outcome for e in result.wrong]
+    if wrong:
+        findings.append(_about(work, "MDH701", f"emitted code gave a wrong result: {wrong[0].reason}"))
+    failed = len(result.evaluations) - result.reasons.get("ok", 0) - len(wrong)
+    if failed > 0:
+        kinds = ", ".join(f"{n} {kind}" for kind, n in result.reasons.items() if kind not in ("ok", WRONG_RESULT))
+        reason = next(e.outcome.reason for e in result.evaluations if e.outcome.kind not in ("ok", WRONG_RESULT))
+        findings.append(_about(work, "MDH606", f"configurations were rejected: {kinds}", (reason,)))
+    expression = "\n".join(kernels.expression(p) for p in plan.programs)
+    base = Improvement(
+        work.nest.name,
+        expression,
+        sizes=work.size_class,
+        outcomes=result.reasons if len(result.evaluations) > 1 else {},
+    )
+    winner = result.winner
+    if winner is None:
+        return replace(base, findings=tuple(findings))
+    verdict = _verdict(work, winner, stage)
+    findings += verdict
+    spliceable = not verdict or options.force
+    part = None
+    if spliceable and stage in ("all", "splice"):
+        assert plan.lifted is not None
+        kernel = plan.kernel(winner.point)
+        part = splice_part(work.report, plan.lifted.nest, kernel, kernels.after_text(plan.lifted))
+    return replace(
+        base,
+        configuration=dict(winner.point),
+        verification=winner.verification,
+        speedup=winner.ratio if stage != "verify" else None,
+        part=part,
+        entry=_lock_entry(work, winner),
+        findings=tuple(findings),
+    )
+
+
+def _problem(outcome: Outcome) -> Diagnostic:
+    if outcome.kind == COMPILE_FAILED:
+        return Diagnostic("MDH802", "the unmodified file does not compile", notes=(outcome.reason,),
+                          help="give the compile command after `--`")  # fmt: skip
+    return Diagnostic("MDH804", f"the nest cannot be run by itself: {outcome.reason}")
+
+
+def _verdict(work: _Work, winner: Winner, stage: str) -> list[Finding]:
+    """Why a verified candidate is not worth splicing."""
+    if stage == "verify":
+        return []
+    least = work.options.config.tune.min_speedup
+    taken = winner.measurement
+    if taken.ratio.low > least:
+        return []
+    noise = taken.noise(work.nest.name, least)
+    if noise is not None:
+        return [Finding(replace(noise, file=work.report.source.path), work.report.source)]
+    headline = (
+        f"best version runs {taken.ratio.median:.2f} x as fast as the original"
+        f" (95 % interval {taken.ratio.low:.2f} to {taken.ratio.high:.2f}); {least:g} x is asked for"
+    )
+    return [_about(work, "MDH603", headline)]
+
+
+def _about(work: _Work, code: str, headline: str, notes: tuple[str, ...] = ()) -> Finding:
+    line = work.nest.line
+    span = work.report.source.line_span(line)
+    return Finding(
+        Diagnostic(code, headline, work.report.source.path, span, notes=notes), work.report.source
+    )
+
+
+def _lock_entry(work: _Work, winner: Winner) -> locks.Entry:
+    tune_options = work.options.config.tune
+    return locks.Entry(
+        work.lock_name,
+        fingerprint(work.bench.toolchain, work.bench.threads),
+        work.size_class,
+        work.hash,
+        {"point": dict(winner.point)},
+        winner.text_hash,
+        winner.ratio,
+        winner.verification.as_json(),
+        tune_options.seed,
+        tune_options.strategy,
+        tune_options.budget,
+        {"mdh-lift": VERSION, "compiler": work.bench.toolchain.version},
+    )
