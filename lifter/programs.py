@@ -103,7 +103,7 @@ def programs(
     groups = builder.groups(outputs)
     parts = [builder.build(g) for g in groups]
     if any(builder.conflict(w, r) for p in parts for w in p.writes for r in p.reads):
-        groups = [Group(g.dims, (o,)) for g in groups for o in g.outputs]
+        groups = [Group(o.dims, (o,)) for g in groups for o in g.outputs]
         parts = [builder.build(g) for g in groups]
     builder.check_stores(parts)
     return [p.program for p in builder.sorted(parts)]

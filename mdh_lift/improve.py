@@ -9,6 +9,7 @@ The verdict is about the user's own compile command plus ``-fopenmp``; without o
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -17,7 +18,9 @@ from frontend_c.preprocess import CompileCommand, find_compiler
 from lowering.parameters import to_json
 from lowering.space import Point, Space, estimate, tuning_space
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
-from mdh_lift import kernels, subject as subjects
+from mdh_core.source import SourceFile
+from mdh_lift import kernels
+from mdh_lift import subject as subjects
 from mdh_lift.findings import Finding
 from mdh_lift.pipeline import (
     FileReport,
@@ -104,13 +107,13 @@ class _Work:
     nest: NestReport
     options: Options
     plan: kernels.Plan
+    variables: Mapping[str, int]  # the sizes that are tuned for
     subject: Subject
     bench: Workbench
 
     @property
     def size_class(self) -> str:
-        sizes = kernels.sizes_of(self.plan.lifted)
-        return ",".join(f"{n}={v}" for n, v in sorted(sizes.items())) or "fixed"
+        return ",".join(f"{n}={v}" for n, v in sorted(self.variables.items())) or "fixed"
 
     @property
     def hash(self) -> str:
@@ -138,17 +141,30 @@ def improve(report: FileReport, nest: NestReport, options: Options, stage: str, 
     elif budget.nothing:
         space = _only(space, work.plan.default)
     result = _tuned(work, space, budget, stage, tell)
+    if result.problem is not None and result.problem.kind == COMPILE_FAILED:
+        # macros of the nest may be undefined behind its function: use their expansion
+        text = SourceFile(report.source.path, report.bare.data)
+        expanded = subjects.preprocessed_nest(work.plan.lifted.nest, text, report.command)
+        subject = subjects.subject_of(work.plan.lifted, text.data, text.path, expanded)
+        again = _tuned(replace(work, subject=subject), space, budget, stage, tell)
+        result = again if again.problem is None else result
     return _improvement(work, result, stage)
 
 
 def _prepare(report: FileReport, nest: NestReport, options: Options) -> _Work:
     assert nest.lifted is not None
     plan = kernels.plan(nest.lifted, lines_of(report, nest))
+    variables = subjects.repaired(nest.lifted, kernels.sizes_of(nest.lifted))
+    if variables is None:
+        raise refuse("MDH804", "no sizes were found for which all accesses are inside the arrays",
+                     help="state sizes that belong together with a `sizes(...)` clause")  # fmt: skip
+    params = kernels.parameter_values(nest.lifted, variables)
+    plan = replace(plan, params=params, sizes=tuple(p.sizes(params) for p in nest.lifted.program))
     toolchain = toolchain_of(report.command)
     jobs = options.config.tune.jobs or plan.machine.cores
     bench = Workbench(toolchain, threads=plan.machine.cores, jobs=jobs)
     subject = subjects.subject_of(nest.lifted, report.bare.data, report.source.path)
-    return _Work(report, nest, options, plan, subject, bench)
+    return _Work(report, nest, options, plan, variables, subject, bench)
 
 
 def toolchain_of(command: CompileCommand) -> Toolchain:
@@ -191,11 +207,8 @@ def _tuned(work: _Work, space: Space, budget: Budget, stage: str, tell: Tell) ->
         replay=options.replay,
         final_seconds=_FINAL_SECONDS.get(stage, Settings().final_seconds),
     )
-    sizes = kernels.sizes_of(plan.lifted)
-    work_of = _work_limit(plan)
-    ladder = size_ladder(
-        subjects.size_ranges(plan.lifted), _tiles(plan.default), cost=work_of, limit=subjects.MOST_WORK
-    )
+    sizes = work.variables
+    ladder = _ladder(plan)
     final = cases_for(
         work.subject, ladder, style=settings.style, seed=settings.seed or 1, bitwise=settings.bitwise
     )
@@ -238,8 +251,18 @@ def _tuned(work: _Work, space: Space, budget: Budget, stage: str, tell: Tell) ->
             store.close()
 
 
-def _work_limit(plan: kernels.Plan) -> Callable[[object], float]:
-    return lambda sizes: subjects.work(plan.lifted, sizes)  # type: ignore[arg-type]
+def _ladder(plan: kernels.Plan) -> list[dict[str, int]]:
+    """Sizes to compare on: 0, 1, primes, around tiles; leading dimensions as large as they must be."""
+    lifted = plan.lifted
+    tried = size_ladder(
+        subjects.size_ranges(lifted), _tiles(plan.default), limit=math.inf, cost=lambda sizes: 0, at_most=60
+    )
+    found: dict[tuple[int, ...], dict[str, int]] = {}
+    for sizes in tried:
+        fits = subjects.repaired(lifted, sizes)
+        if fits is not None and subjects.work(lifted, fits) <= subjects.MOST_WORK:
+            found.setdefault(tuple(fits.values()), fits)
+    return list(found.values())[:24]
 
 
 def _store(options: Options) -> Store:

@@ -22,13 +22,14 @@ from frontend_c.preprocess import CompileCommand
 from frontend_c.read import Refused, read
 from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import LoopNest
-from mdh_core.diagnostics import Diagnostic, Refusal
+from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.source import SourceFile, Span
 from mdh_lift import compile_command, kernels, macros
 from mdh_lift.config import Config
 from mdh_lift.files import read_source
 from mdh_lift.findings import Finding
 from mdh_lift.splice import Original, Region, SplicePart, original, region_name, regions, revert, splice
+from tuning import lock as locks
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
 
@@ -286,6 +287,14 @@ def splice_part(report: FileReport, nest: LoopNest, kernel: Kernel, after: str =
         macros.condition(text, report.command, nest.function_span, nest.span),
         source_hash(text.data, nest),
     )
+
+
+def write_lock(path: Path, entries: Sequence[locks.Entry]) -> bool:
+    """Put what was chosen into the lock file; False where it already says so.  Raises ``Refusal`` MDH803."""
+    try:
+        return locks.update(path, entries)
+    except (locks.LockError, OSError) as error:
+        raise refuse("MDH803", f"`{path}` cannot be written: {error}", file=str(path)) from None
 
 
 def call_offset(data: bytes, nest: LoopNest) -> int:

@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 from emit.c_text import affine_text, c_type
+from frontend_c.preprocess import CompileCommand, preprocess
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from mdh_core.expr import Assign, Expr, Field, If, Load, ScalarType, While, walk
 from mdh_core.interpreter import deduced_extents
 from mdh_core.ir import Buffer, MdhProgram
+from mdh_core.source import SourceFile
 from mdh_lift.c_value import NotAnInteger
 from mdh_lift.kernels import is_derived, parameter_values, variables_of
 from tuning.harness import Arg, ArrayArg, IteratorArg, OuterScalarArg, ScalarArg, Sizes, Subject
@@ -19,19 +21,33 @@ _LARGE = 1 << 20  # a size that every size variable may have
 _WORK = 4e6  # points of one comparison, at most
 
 
-def subject_of(lifted: LiftedNest, data: bytes, path: str) -> Subject:
-    """The subject for a nest of the file ``data`` (without generated regions)."""
+def subject_of(lifted: LiftedNest, data: bytes, path: str, nest_text: bytes = b"") -> Subject:
+    """The subject for a nest of the file ``data`` (without generated regions).
+
+    ``nest_text``: the nest after preprocessing, where its macros are not known behind the function.
+    """
     nest = lifted.nest
     return Subject(
         data,
         path,
         nest.function_span.end,
-        data[nest.span.start : nest.span.end],
+        nest_text or data[nest.span.start : nest.span.end],
         data[: nest.span.start].count(b"\n") + 1,
         tuple(_arguments(lifted)),
         lambda sizes: element_counts(lifted, sizes),
         lambda sizes: _chain(lifted, sizes),
     )
+
+
+def preprocessed_nest(nest: LoopNest, source: SourceFile, command: CompileCommand) -> bytes:
+    """The nest's text with all macros expanded as at its place in the file."""
+    marks = b"__mdh_nest_begin__", b"__mdh_nest_end__"
+    start, end = nest.span.start, nest.span.end
+    data = source.data
+    marked = data[:start] + marks[0] + b"\n" + data[start:end] + b"\n" + marks[1] + data[end:]
+    text = preprocess(source, command, marked)
+    inside = text.partition(marks[0])[2].partition(marks[1])[0]
+    return b"\n".join(line for line in inside.split(b"\n") if not line.lstrip().startswith(b"# "))
 
 
 # --------------------------------------------------------------------------- arguments
@@ -57,7 +73,10 @@ def _arguments(lifted: LiftedNest) -> list[Arg]:
                 b.restrict or b.distinct,
             )
         )
-    arguments += [OuterScalarArg(s.name, s.c_type or c_type(s.type), s.type) for s in nest.scalars]
+    arguments += [
+        OuterScalarArg(s.name, _value_type(s.c_type or c_type(s.type)), s.type, s.live_after)
+        for s in nest.scalars
+    ]
     final = {f.name: f.type for f in lifted.iterators_final}
     arguments += [IteratorArg(name, c_type(t), t) for name, t in final.items()]
     known = {a.name for a in arguments}
@@ -222,6 +241,18 @@ def size_ranges(lifted: LiftedNest) -> dict[str, tuple[int, int]]:
             high = min(_LARGE, (1 << (p.type.bits - 1)) - 1)
             ranges[name] = (0, high)
     return ranges
+
+
+def repaired(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
+    """The sizes, with leading dimensions enlarged until all accesses are inside; None if that fails."""
+    spans = {n for p in lifted.program for d in p.hom.dims for n in d.size.span.names}
+    free = [name for name, p in variables_of(lifted).items() if p.name not in spans]
+    tried = {name: int(v) for name, v in sizes.items()}
+    for _ in range(5):
+        if element_counts(lifted, tried) is not None:
+            return tried
+        tried = {name: 2 * v + 8 if name in free else v for name, v in tried.items()}
+    return None
 
 
 def work(lifted: LiftedNest, sizes: Sizes) -> float:

@@ -362,7 +362,7 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
                 parts.append(improvement.part)
                 session.settle(nest, "MDH501", "MDH502")
         if entries and (write or stage == "tune"):
-            session.attempt(target.path, partial(improve.write_lock, settings.lock_path, entries))
+            session.attempt(target.path, partial(pipeline.write_lock, settings.lock_path, entries))
         if parts:
             splice_parts = partial(pipeline.splice_file, report, parts, settings.force)
             change = session.attempt(target.path, splice_parts)

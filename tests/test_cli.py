@@ -20,6 +20,7 @@ from mdh_lift.cli import cli
 from mdh_lift.compile_command import find, from_words
 from mdh_lift.findings import Finding
 from mdh_lift.splice import regions, splice
+from tuning.lock import Entry
 from tuning.measure import Ratio
 from tuning.runner import Outcome
 from tuning.verify import VerifySummary
@@ -364,6 +365,17 @@ def test_the_main_job_writes_with_w(tree, improved):
         assert [r.state for r in regions((tree / "good.c").read_bytes())] == ["fresh", "fresh"]
         assert run("revert", "good.c", "-w").exit_code == 0
         assert (tree / "good.c").read_text() == GOOD
+
+
+def test_what_is_written_is_in_the_lock_file(tree, monkeypatch):
+    entry = Entry("good.c::scale::0", "here", "n=8", "ab12", {"threads": "i"}, "cd34")
+    monkeypatch.setattr(improve, "improve", lambda r, n, *_: hand_made(r, n, entry=entry))
+    (tree / "mdh-lift.toml").write_text("")
+    assert run("good.c").exit_code == 1 and not (tree / "mdh-lift.lock").exists()
+    assert run("good.c", "-w").exit_code == 0
+    assert json.loads((tree / "mdh-lift.lock").read_text())["nests"]["good.c::scale::0"]["here"]["n=8"]
+    (tree / "mdh-lift.lock").write_text("<<<<<<< ours\n")
+    assert run("tune", "good.c").exit_code == 2
 
 
 def test_splicing_twice_changes_nothing(tree, improved):

@@ -46,11 +46,15 @@ class ArrayArg:
 
 @dataclass(frozen=True, slots=True)
 class OuterScalarArg:
-    """A scalar declared outside the nest and written in it."""
+    """A scalar declared outside the nest and written in it.
+
+    ``live``: its value may be read after the nest.  If not, it may end as anything and is not compared.
+    """
 
     name: str
     c_type: str
     type: Type
+    live: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +186,8 @@ def _function(subject: Subject, name: str, body: bytes) -> bytes:
     parameters = ", ".join(_parameter(a) for a in subject.args) or "void"
     held = [a for a in subject.args if _in_out(a)]
     load = "".join(f"{a.c_type} {a.name} = *mdh_at_{a.name};\n" for a in held)
-    store = "".join(f"*mdh_at_{a.name} = {a.name};\n" for a in held)
+    kept = [a for a in held if not isinstance(a, OuterScalarArg) or a.live]
+    store = "".join(f"*mdh_at_{a.name} = {a.name};\n" for a in kept)
     head = f"static __attribute__((__noinline__)) int {name}({parameters})\n{{\nint mdh_handled = 0;\n"
     tail = f"{store}return mdh_handled;\n}}\n"
     return (head + load + subject.prelude + "\n").encode() + body + tail.encode()

@@ -1,0 +1,11 @@
+/* The running sum goes on from row to row. */
+void f(int n, int m, int out[n][m], int a[n][m])
+{
+    int s = 0;
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < m; j++) {
+            s += a[i][j];       //! MDH207
+            out[i][j] = s;
+        }
+}
