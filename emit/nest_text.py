@@ -903,25 +903,7 @@ class _Tile:
             return
         if len(values) > 1 or not isinstance(self.function.values[0], Binary):
             values = [self._named_vector(v, t) for v, t in zip(values, self.types, strict=True)]
-        accs = [self._acc(c) for c in range(len(values))]
-        e = self.function.values[0]
-        if (
-            len(values) == 1
-            and isinstance(e, Binary)
-            and isinstance(e.a, Var)
-            and isinstance(e.b, Var)
-            and e.a.name == "l0"
-        ):
-            self.out.add(f"{accs[0]} {e.op}= {values[0]};")
-            return
-        variables = {f"l{c}": a for c, a in enumerate(accs)}
-        variables |= {f"r{c}": v for c, v in enumerate(values)}
-        combine = VectorPrinter(self.context, self.vectors, variables=variables)
-        new = [combine.vector(v) for v in self.function.values]
-        if len(new) > 1:
-            new = [self._named_vector(v, t) for v, t in zip(new, self.types, strict=True)]
-        for a, v in zip(accs, new, strict=True):
-            self.out.add(f"{a} = {v};")
+        self._combine_vectors([self._acc(c) for c in range(len(values))], values)
 
     def _named_vector(self, text: str, t: Type) -> str:
         assert self.vectors is not None
@@ -994,34 +976,75 @@ class _Tile:
                     return
                 lane = self.context.names.new("lane")
                 assert self.lanes is not None
+                lanes = self._lanes_in_memory([self._acc(c) for c in range(len(self.types))])
                 with self.out.block(f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"):
                     saved = dict(self.context.at)
                     self.context.at[self.lanes.dim] += f" + {lane}"
-                    self._finish_cell([f"{self._acc(c)}[{lane}]" for c in range(len(self.types))], fresh)
+                    self._finish_cell([f"{a}[{lane}]" for a in lanes], fresh)
                     self.context.at = saved
         else:
             with self._cells(vector_axis=False):
                 self._finish_cell([self._acc(c) for c in range(len(self.types))], fresh)
 
     def _folded(self) -> list[str]:
-        """All lanes of a reduced dimension (and the scalar tail) as one value per component."""
+        """All lanes of a reduced dimension (and the scalar tail) as one value per component.
+
+        Vectors are combined first and the lanes of the last one read from memory, so that the
+        accumulators themselves are never indexed by a variable and stay in registers.
+        """
         assert self.vectors is not None and self.function is not None
-        names = []
+        vectors, names = self.vectors, self.context.names
+        subscripts = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+        totals = []
         for c, t in enumerate(self.types):
-            name = self.context.names.new("sum" if self.function.name == "+" else "r")
+            totals.append(names.new("total"))
+            self.out.add(f"{vectors.type(t)} {totals[c]} = {self.acc[c]}{subscripts}[0];")
+        v = names.new("v")
+        assert self.lanes is not None
+        self.out.add(f"#pragma GCC unroll {self.lanes.count}")
+        with self.out.block(f"for (long {v} = 1; {v} < vectors_{vectors.suffix}; {v}++)"):
+            right = [f"{a}{subscripts}[{v}]" for a in self.acc]
+            self._combine_vectors(totals, right)
+        lanes, results = self._lanes_in_memory(totals), []
+        for c, t in enumerate(self.types):
+            name = names.new("sum" if self.function.name == "+" else "r")
             start = self._tail(c) if self.tail else ""
             if not start:
                 assert self.function.identity is not None and isinstance(t, ScalarType)
                 start = constant(self.function.identity[c].value, t)
             self.out.add(f"{c_type(t)} {name} = {start};")
-            names.append(name)
-        v, lane = self.context.names.new("v"), self.context.names.new("lane")
-        subscripts = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
-        with self.out.block(f"for (long {v} = 0; {v} < vectors_{self.vectors.suffix}; {v}++)"), self.out.block(
-            f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"
-        ):
-            self.n.accumulate(names, [f"{a}{subscripts}[{v}][{lane}]" for a in self.acc])
-        return names
+            results.append(name)
+        lane = names.new("lane")
+        with self.out.block(f"for (long {lane} = 0; {lane} < {vectors.lanes}; {lane}++)"):
+            self.n.accumulate(results, [f"{a}[{lane}]" for a in lanes])
+        return results
+
+    def _lanes_in_memory(self, texts: list[str]) -> list[str]:
+        """Arrays with the lanes of vectors."""
+        assert self.vectors is not None
+        out = []
+        for c, t in enumerate(self.types):
+            name = self.context.names.new("lanes_of")
+            self.out.add(f"{c_type(t)} {name}[{self.vectors.lanes}];")
+            self.out.add(f"*({self.vectors.unaligned(t)} *){name} = {texts[c]};")
+            out.append(name)
+        return out
+
+    def _combine_vectors(self, left: list[str], right: list[str]) -> None:
+        """``left = left ⊛ right`` for vector texts."""
+        assert self.vectors is not None and self.function is not None
+        e = self.function.values[0]
+        if len(left) == 1 and isinstance(e, Binary) and isinstance(e.a, Var) and e.a.name == "l0":
+            if isinstance(e.b, Var):
+                self.out.add(f"{left[0]} {e.op}= {right[0]};")
+                return
+        variables = {f"l{c}": a for c, a in enumerate(left)} | {f"r{c}": v for c, v in enumerate(right)}
+        combine = VectorPrinter(self.context, self.vectors, variables=variables)
+        new = [combine.vector(v) for v in self.function.values]
+        if len(new) > 1:
+            new = [self._named_vector(v, t) for v, t in zip(new, self.types, strict=True)]
+        for a, v in zip(left, new, strict=True):
+            self.out.add(f"{a} = {v};")
 
     def _finish_cell(self, results: list[str], fresh: bool) -> None:
         n = self.n

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from lifter.annotations import OpClause
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from mdh_core.combine import CombineOp
-from mdh_core.diagnostics import Diagnostic, Related, refuse
+from mdh_core.diagnostics import Related, refuse
 from mdh_core.expr import Load, ScalarType, walk
-from mdh_core.ir import MdhProgram
+from mdh_core.ir import MdhProgram, Store
 from mdh_core.source import Span
 
 SYNONYMS = {"fmin": "min", "fmax": "max"}
@@ -142,19 +142,17 @@ def _check_buffers(nest: LoopNest, programs: Sequence[MdhProgram]) -> None:
         _check_access(nest, programs)
 
 
-def _compare(clause: str, stated: Sequence[str], found: set[str], either: frozenset[str], nest: LoopNest) -> None:
+def _compare(
+    clause: str, stated: Sequence[str], found: set[str], either: frozenset[str], nest: LoopNest
+) -> None:
     verb = "writes" if clause == "out" else "reads"
-    span = nest.directive.clause_span(clause)
     extra = sorted(set(stated) - found - either)
     missing = sorted(found - set(stated) - either)
-    if extra:
-        raise refuse(
-            "MDH408", f"`{extra[0]}` is in `{clause}` but the nest does not {verb[:-1]} it", span, help=_exactly(verb, found)
-        )
-    if missing:
-        raise refuse(
-            "MDH408", f"the nest {verb} `{missing[0]}`, which is not in `{clause}`", span, help=_exactly(verb, found)
-        )
+    if extra or missing:
+        message = f"the nest {verb} `{missing[0]}`, which is not in `{clause}`" if missing else ""
+        if extra:
+            message = f"`{extra[0]}` is in `{clause}` but the nest does not {verb[:-1]} it"
+        raise refuse("MDH408", message, nest.directive.clause_span(clause), help=_exactly(verb, found))
 
 
 def _exactly(verb: str, names: set[str]) -> str:
@@ -172,18 +170,22 @@ def _check_access(nest: LoopNest, programs: Sequence[MdhProgram]) -> None:
         raise refuse("MDH408", f"the nest does not write `{name}`", span, help=_exactly("writes", written))
     index = [i.strip() for i in re.findall(r"\[([^\]]*)\]", text)]
     iterators = {shown_name(x) for x in loops_of(nest.body)}
-    if index and all(i in iterators for i in index):
-        if not any(len(s.index) == len(index) and all(i in a.names for i, a in zip(index, s.index, strict=True)) for s in stores):
-            actual = "".join(f"[{a}]" for a in stores[0].index)
-            raise refuse("MDH408", f"`{text}` is declared but the nest writes `{name}{actual}`", span)
+    plain = index and all(i in iterators for i in index)
+    if plain and not any(_mentions(s, index) for s in stores):
+        actual = "".join(f"[{a}]" for a in stores[0].index)
+        raise refuse("MDH408", f"`{text}` is declared but the nest writes `{name}{actual}`", span)
+
+
+def _mentions(s: Store, index: list[str]) -> bool:
+    """Does a store use these iterators, each in its dimension?"""
+    return len(s.index) == len(index) and all(i in a.names for i, a in zip(index, s.index, strict=True))
 
 
 def operators_note(programs: Sequence[MdhProgram]) -> str:
     """``md_hom(i: cc, k: pw(+))``, one per program."""
     return ", then ".join(
-        "md_hom(" + ", ".join(f"{d.name}: {op}" for d, op in zip(p.hom.dims, p.hom.combine, strict=True)) + ")"
+        "md_hom("
+        + ", ".join(f"{d.name}: {op}" for d, op in zip(p.hom.dims, p.hom.combine, strict=True))
+        + ")"
         for p in programs
     )
-
-
-__all__ = ["Diagnostic", "agrees", "check_names", "check_programs", "loops_of", "operators_note", "promised"]

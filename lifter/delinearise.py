@@ -13,6 +13,7 @@ tests.  One shape serves all accesses of a buffer.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import gcd
 
 from lifter.polyhedral import Constraint, at_least, equal, rename, satisfiable
@@ -227,7 +228,7 @@ def _candidates(accesses: tuple[FlatAccess, ...], constants: bool) -> list[tuple
 def _chain(strides: list[Poly]) -> tuple[Poly, ...]:
     """The strides, greatest first, or () where one does not divide the next."""
     ordered = sorted(set(strides), key=lambda c: (-c.degree, -abs(c.leading()[1])))
-    for big, small in zip(ordered, ordered[1:], strict=False):
+    for big, small in pairwise(ordered):
         if big.divide(small)[1].terms:
             return ()
     return tuple(ordered)

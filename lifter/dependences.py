@@ -51,7 +51,9 @@ class Order:
     within: bool
 
 
-def order(read: Read, write: Write, domain: Domain, context: tuple[Constraint, ...], nest: tuple[str, ...]) -> Order:
+def order(
+    read: Read, write: Write, domain: Domain, context: tuple[Constraint, ...], nest: tuple[str, ...]
+) -> Order:
     """How the reads and writes of one cell are ordered in the source; ``nest``: axes in loop order."""
     if read.buffer != write.buffer:
         return Order(False, False, False)
@@ -75,15 +77,10 @@ def order(read: Read, write: Write, domain: Domain, context: tuple[Constraint, .
         after = after or satisfiable([*base, *same, at_least(x - y, 1)])
     same = [equal(Affine.of(a), Affine.of(f"{a}'")) for a in common]
     if not own and satisfiable([*base, *same]):
-        if read.at_output or not write.combined:
-            extra = [a for a in read.axes if a not in write.axes]
-            later = [a for a in write.axes if a not in read.axes]
-            if not extra and not later:
-                pass  # the very point
-            else:
-                before = after = True
-        else:
+        if write.combined and not read.at_output:
             within = True
+        elif {a for a in read.axes if a not in write.combined} != set(write.axes):
+            before = after = True  # not the very point of the write
     return Order(before, after, within)
 
 

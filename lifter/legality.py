@@ -13,6 +13,7 @@ and commutative by definition, so what is left to compare is the functions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from mdh_core.combine import CombineFunction, CombineOp
 
@@ -20,7 +21,7 @@ from mdh_core.combine import CombineFunction, CombineOp
 def why_not_well_defined(combine: Sequence[CombineOp]) -> str | None:
     """None for a legal tuple of combine operators, otherwise the pair that violates the law."""
     computing = [op for op in combine if op.function is not None]
-    for first, second in zip(computing, computing[1:], strict=False):
+    for first, second in pairwise(computing):
         if not same_function(first.function, second.function):
             return f"`{first}` and `{second}` do not obey the interchange law"
     return None

@@ -82,7 +82,11 @@ def lift(nest: LoopNest) -> LiftedNest:
         return LiftedNest(nest, REFUSED, (), (replace(refusal.diagnostic, file=nest.file),))
     notes = (*_information(nest, found), *_extents(nest, normal))
     return LiftedNest(
-        nest, LIFTED, found, tuple(replace(d, file=nest.file) for d in notes), _final_iterators(nest, normal)
+        nest,
+        LIFTED,
+        found,
+        tuple(replace(d, file=nest.file) for d in notes),
+        _final_iterators(nest, normal),
     )
 
 
@@ -185,7 +189,8 @@ def _extents(nest: LoopNest, normal: NormalNest) -> Iterator[Diagnostic]:
             if not a.names <= set(axes) or any(axes[n].size.constant is None for n in a.names):
                 continue
             low = (buffer.distinct or k > 0) and satisfiable([*use.facts, Constraint(-a - 1)])
-            high = extent is not None and extent.is_constant and satisfiable([*use.facts, Constraint(a - extent)])
+            bounded = extent is not None and extent.is_constant
+            high = bounded and satisfiable([*use.facts, Constraint(a - (extent or a))])
             if low or high:
                 shown = {x.name: x.source_name for x in use.axes}
                 size = f" of {extent} elements" if extent is not None else ""
@@ -213,7 +218,9 @@ def _final_iterators(nest: LoopNest, normal: NormalNest) -> tuple[FinalIterator,
                 axis = normal.axes[s.iterator]
                 visit(s.body, (*outer, axis.size))
                 if s.declared_outside:
-                    out.append(FinalIterator(axis.source_name, s.type, axis.lower, axis.size, axis.step, outer))
+                    out.append(
+                        FinalIterator(axis.source_name, s.type, axis.lower, axis.size, axis.step, outer)
+                    )
 
     visit(nest.body, ())
     return tuple(out)

@@ -10,8 +10,10 @@ over axes (``Var(name, INT64)``, counting from 0), parameters and scalars; the s
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Union
 
 from lifter.delinearise import FlatAccess, Poly, as_polynomial, find_shape
@@ -100,7 +102,7 @@ class AxisLoop:
     body: tuple[NormalStmt, ...]
 
 
-NormalStmt = Union[AxisLoop, Declare, Assign, If, While]
+NormalStmt = Union[AxisLoop, Declare, Assign, If, While]  # noqa: UP007 - AxisLoop comes later
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ def _targets(body: Sequence[NormalStmt | NestStmt]) -> Iterator[tuple[Expr, Span
                 yield from _targets(other)  # type: ignore[arg-type]
             case While(body=inner):
                 yield from _targets(inner)  # type: ignore[arg-type]
-            case Loop(body=nested) :
+            case Loop(body=nested):
                 yield from _targets(nested)
             case AxisLoop(body=axis_body):
                 yield from _targets(axis_body)
@@ -288,11 +290,7 @@ class _Walker:
         self.assigned = assigned_scalars(nest.body)
         self.written = assigned_buffers(nest.body)
         self.params = {p.name: p for p in nest.params}
-        self.context = tuple(
-            at_least(Affine.of(p.name))
-            for p in nest.params
-            if isinstance(p.type, ScalarType) and p.type.kind in ("uint", "bool")
-        )
+        self.context = (*unsigned_facts(nest.params), *assumed(nest.directive.assume, nest.params))
         self.stack: tuple[Axis, ...] = ()
         self.facts: tuple[Constraint, ...] = self.context
         self.under_condition = False
@@ -504,6 +502,60 @@ class _Guard:
         self.walker.facts, self.walker.under_condition = self.before
 
 
+def unsigned_facts(params: Sequence[Param]) -> list[Constraint]:
+    return [
+        at_least(Affine.of(p.name))
+        for p in params
+        if isinstance(p.type, ScalarType) and p.type.kind in ("uint", "bool")
+    ]
+
+
+def assumed(conditions: Sequence[str], params: Sequence[Param]) -> list[Constraint]:
+    """The affine comparisons among the conditions of ``assume`` clauses; the others say nothing here.
+
+    The emitted code tests the conditions, so that they may be relied on.
+    """
+    names = {p.name for p in params if isinstance(p.type, ScalarType) and p.type.is_integer}
+    out: list[Constraint] = []
+    for text in conditions:
+        for part in text.split("&&"):
+            try:
+                tree = ast.parse(part.strip().strip("()"), mode="eval").body
+            except SyntaxError:
+                continue
+            if isinstance(tree, ast.Compare):
+                values = [_python_affine(e, names) for e in (tree.left, *tree.comparators)]
+                for op, (a, b) in zip(tree.ops, pairwise(values), strict=True):
+                    if a is not None and b is not None and type(op) in _RELATIONS:
+                        out += _relation(_RELATIONS[type(op)], a, b)
+    return out
+
+
+_RELATIONS: dict[type[ast.cmpop], str] = {
+    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==",
+}  # fmt: skip
+
+
+def _python_affine(e: ast.expr, names: set[str]) -> Affine | None:
+    match e:
+        case ast.Constant(value=int(value)):
+            return Affine.number(value)
+        case ast.Name(id=name):
+            return Affine.of(name) if name in names else None
+        case ast.BinOp(left=left, op=op, right=right):
+            a, b = _python_affine(left, names), _python_affine(right, names)
+            if a is None or b is None:
+                return None
+            match op:
+                case ast.Add():
+                    return a + b
+                case ast.Sub():
+                    return a - b
+                case ast.Mult() if a.is_constant or b.is_constant:
+                    return b * a.const if a.is_constant else a * b.const
+    return None
+
+
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
@@ -522,18 +574,22 @@ def affine_facts(cond: Expr, wanted: bool) -> list[Constraint]:
             x, y = as_affine(a), as_affine(b)
             if x is None or y is None:
                 return []
-            relation = op if wanted else _NEGATED[op]
-            match relation:
-                case "<":
-                    return [Constraint(y - x - 1)]
-                case "<=":
-                    return [Constraint(y - x)]
-                case ">":
-                    return [Constraint(x - y - 1)]
-                case ">=":
-                    return [Constraint(x - y)]
-                case "==":
-                    return [Constraint(x - y, equality=True)]
+            return _relation(op if wanted else _NEGATED[op], x, y)
+    return []
+
+
+def _relation(op: str, x: Affine, y: Affine) -> list[Constraint]:
+    match op:
+        case "<":
+            return [Constraint(y - x - 1)]
+        case "<=":
+            return [Constraint(y - x)]
+        case ">":
+            return [Constraint(x - y - 1)]
+        case ">=":
+            return [Constraint(x - y)]
+        case "==":
+            return [Constraint(x - y, equality=True)]
     return []
 
 
@@ -555,4 +611,3 @@ def _map_expressions(body: tuple[NormalStmt, ...], f: Callable[[Expr], Expr]) ->
         else:
             out += map_stmts((s,), f)  # type: ignore[arg-type]
     return tuple(out)
-

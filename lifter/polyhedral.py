@@ -112,9 +112,7 @@ def reaches(
 
 
 def _text(rows: list[Constraint], names: dict[str, str], outputs: list[str]) -> str:
-    body = " and ".join(
-        f"{rename(c.value, names)} {'=' if c.equality else '>='} 0" for c in rows
-    )
+    body = " and ".join(f"{rename(c.value, names)} {'=' if c.equality else '>='} 0" for c in rows)
     hidden = [name for name in names.values() if name not in outputs]
     body = f"exists {', '.join(hidden)}: {body}" if hidden else body
     return f"{{ [{', '.join(outputs)}] : {body} }}"

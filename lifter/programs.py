@@ -15,11 +15,11 @@ from lifter.legality import why_not_well_defined
 from lifter.loop_nest import LoopNest
 from lifter.normalise import NormalNest, affine_facts, depends_on_data
 from lifter.polyhedral import Constraint, reaches, rename, satisfiable
-from lifter.reductions import conjuncts, conjunction
+from lifter.reductions import conjunction, conjuncts
 from lifter.segments import Segment
 from lifter.symbolic import Dims, Entry, Env, Machine, Place, indices, is_poison, output_twice, shown
 from mdh_core.combine import CombineOp, tuple_operator
-from mdh_core.diagnostics import refuse
+from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
     Affine,
     Binary,
@@ -44,6 +44,7 @@ from mdh_core.expr import (
     map_stmts,
     rewrite,
     stmt_exprs,
+    substitute,
     variables,
     walk,
 )
@@ -52,8 +53,8 @@ from mdh_core.ir import (
     Buffer,
     Dim,
     InputView,
-    MdhProgram,
     MdHom,
+    MdhProgram,
     OutputView,
     ScalarFunction,
     Store,
@@ -95,7 +96,12 @@ class Parts:
 
 
 def programs(
-    nest: LoopNest, normal: NormalNest, machine: Machine, segment: Segment, env: Env, wanted: frozenset[str]
+    nest: LoopNest,
+    normal: NormalNest,
+    machine: Machine,
+    segment: Segment,
+    env: Env,
+    wanted: frozenset[str],
 ) -> list[MdhProgram]:
     """The programs of one segment in execution order; raises ``Refusal``."""
     builder = _Builder(nest, normal, machine, segment, wanted)
@@ -111,7 +117,12 @@ def programs(
 
 class _Builder:
     def __init__(
-        self, nest: LoopNest, normal: NormalNest, machine: Machine, segment: Segment, wanted: frozenset[str]
+        self,
+        nest: LoopNest,
+        normal: NormalNest,
+        machine: Machine,
+        segment: Segment,
+        wanted: frozenset[str],
     ) -> None:
         self.nest, self.normal, self.machine = nest, normal, machine
         self.segment, self.wanted = segment, wanted
@@ -198,10 +209,9 @@ class _Builder:
         for e in exprs:
             bad = is_poison(e)
             if bad is None:
-                for q in self.machine.reads(e):
-                    if q.index is None and q.name not in local:
-                        if q.name not in self.scalars or q.name in self.segment.foreign:
-                            bad = "!" + q.name
+                for q in sorted(q.name for q in self.machine.reads(e) if q.index is None):
+                    if q not in local and (q not in self.scalars or q in self.segment.foreign):
+                        bad = "!" + q
             if bad is not None:
                 name = bad[1:]
                 if bad[0] == "?":
@@ -326,9 +336,11 @@ class _Builder:
         """Symbols of outer scalars are reads of their memory."""
         return rewrite(
             e,
-            lambda n: Load(n.name, (), n.type)
-            if isinstance(n, Var) and n.name in self.scalars and n.name not in self.machine.bound
-            else None,
+            lambda n: (
+                Load(n.name, (), n.type)
+                if isinstance(n, Var) and n.name in self.scalars and n.name not in self.machine.bound
+                else None
+            ),
         )
 
     def inlined(self, e: Expr) -> Expr:
@@ -338,7 +350,7 @@ class _Builder:
             names = variables(e) & set(m.bound)
             if not names:
                 return e
-            values = {}
+            values: dict[str, Expr] = {}
             for name in names:
                 found = m.defining({name})
                 last = found[-1]
@@ -350,7 +362,7 @@ class _Builder:
                         help="move it into the innermost loop",
                     )
                 values[name] = self.memory(last.value)
-            e = rewrite(e, lambda n: values.get(n.name) if isinstance(n, Var) else None)
+            e = substitute(e, values)
         return e
 
     def assemble(
@@ -381,7 +393,8 @@ class _Builder:
             return None
 
         scalar = ScalarFunction(
-            tuple(rewrite(r, operand) for r in results), map_stmts(body, lambda e: rewrite(e, operand))
+            tuple(rewrite(r, operand) for r in results),
+            map_stmts(body, lambda e: rewrite(e, operand)),
         )
         reads = [Read(a.buffer, a.index, axes, False, False, a.span) for a in accesses]
         kept = tuple(d for d, kind in group.dims if kind != "pw")
@@ -421,6 +434,9 @@ class _Builder:
     def relation(self, write: Write, read: Read) -> Order:
         return order(read, write, self.domain, self.normal.context, self.order)
 
+    def refused(self, read: Read, write: Write) -> Refusal:
+        return why_refused(read, write, self.domain, self.normal.context, self.order, self.normal.axes)
+
     def conflict(self, write: Write, read: Read) -> bool:
         o = self.relation(write, read)
         return o.before or o.after or o.within
@@ -433,7 +449,9 @@ class _Builder:
                     raise refusal
                 for r in p.reads:
                     if self.conflict(w, r):
-                        raise why_refused(r, w, self.domain, self.normal.context, self.order, self.normal.axes)
+                        raise why_refused(
+                            r, w, self.domain, self.normal.context, self.order, self.normal.axes
+                        )
         writes = [w for p in parts for w in p.writes]
         for k, a in enumerate(writes):
             for b in writes[k + 1 :]:
@@ -452,7 +470,9 @@ class _Builder:
                         o = self.relation(w, r)
                         old = o.before or (r.buffer == w.buffer and self.same_cell(r, w))
                         if (old and o.after) or o.within:
-                            raise why_refused(r, w, self.domain, self.normal.context, self.order, self.normal.axes)
+                            raise why_refused(
+                                r, w, self.domain, self.normal.context, self.order, self.normal.axes
+                            )
                         if old:
                             earlier[i].add(j)
                         if o.after:
@@ -471,7 +491,7 @@ class _Builder:
                     for r in parts[b].reads
                     if w.buffer == r.buffer
                 )
-                raise why_refused(r, w, self.domain, self.normal.context, self.order, self.normal.axes)
+                raise self.refused(r, w)
             left.remove(ready)
             out.append(parts[ready])
         return out

@@ -283,7 +283,9 @@ def _extremum(value: Select, a: Expr, rules: Rules) -> Update | SetOnce | WhyNot
     if not preserves(strip(x).type, t) and not (_is_float(t) and strip(x).type != t):
         return WhyNot(f"the compared value does not fit the type `{t}` of the variable")
     if rules.exact and _is_float(strip(x).type) and not preserves(strip(x).type, t):
-        return WhyNot("the compared value is rounded when it is stored", "use one type for both, or `fp(fast)`")
+        return WhyNot(
+            "the compared value is rounded when it is stored", "use one type for both, or `fp(fast)`"
+        )
     name = "min" if op in ("<", "<=") else "max"
     table = scalar_operator(name, t)
     assert table is not None
@@ -312,7 +314,9 @@ def _call(value: Call, a: Expr, rules: Rules) -> Update | SetOnce | WhyNot:
         function = scalar_operator(name[:4], t)
         if strip(y) == a and not mentions(x, a) and function is not None:
             if rules.exact and not preserves(strip(x).type, t):
-                return WhyNot("the value is rounded when it is stored", "use one type for both, or `fp(fast)`")
+                return WhyNot(
+                    "the value is rounded when it is stored", "use one type for both, or `fp(fast)`"
+                )
             return Update(function, cast(x, t))
         return WhyNot(f"`{name}` is not applied to the variable and one other value")
     f = rules.functions.get(name)
@@ -358,12 +362,29 @@ def _logical(value: Binary, a: Expr) -> Update | WhyNot:
         return WhyNot(f"`{value.op}` is not applied to the variable and other values")
     if not isinstance(t, ScalarType) or t.is_float:
         return WhyNot(f"`{value.op}` combines integers only")
+    skipped = parts[parts.index(mine[0]) + 1 :]
+    if any(may_trap(p) for p in skipped):
+        return WhyNot(
+            f"`{value.op}` skips a division once the result is known",
+            f"write the division's operand before the variable: `e {value.op} x`",
+        )
     function = scalar_operator(value.op, t)
     assert function is not None
     out = truth(rest[0])
     for p in rest[1:]:
         out = Binary(value.op, out, truth(p), INT32)
     return Update(function, cast(out, t))
+
+
+def may_trap(e: Expr) -> bool:
+    """Does an expression divide integers by something that may be 0?"""
+    return any(
+        isinstance(n, Binary)
+        and n.op in ("/", "%")
+        and n.type.is_integer
+        and not (isinstance(strip(n.b), Const) and _constant(n.b))
+        for n in walk(e)
+    )
 
 
 def _flat(e: Expr, op: str) -> list[Expr]:
@@ -419,7 +440,9 @@ def _arithmetic(value: Expr, a: Expr, rules: Rules) -> Update | WhyNot:
     terms = _terms(core, op, wide)
     mine = [k for k, (_, e) in enumerate(terms) if mentions(e, a)]
     if len(mine) != 1 or not _is_accumulator(terms[mine[0]][1], a, wide):
-        return WhyNot(f"it does not have the form `x = x {core.op} e` with an `e` that does not depend on `x`")
+        return WhyNot(
+            f"it does not have the form `x = x {core.op} e` with an `e` that does not depend on `x`"
+        )
     if terms[mine[0]][0]:
         return WhyNot("the old value is subtracted, which is not associative")
     if wide.is_float and rules.exact and len(terms) > 2:
@@ -438,7 +461,9 @@ def _boolean(value: Expr, a: Expr) -> Update | WhyNot:
     assert isinstance(a.type, ScalarType)
     if isinstance(value, Binary) and value.op in ("&", "|", "^"):
         for x, y in ((value.a, value.b), (value.b, value.a)):
-            is_bit = truth(y) == strip(y) or (isinstance(strip(y).type, ScalarType) and strip(y).type == a.type)
+            is_bit = truth(y) == strip(y) or (
+                isinstance(strip(y).type, ScalarType) and strip(y).type == a.type
+            )
             if strip(x) == a and not mentions(y, a) and (value.op == "|" or is_bit):
                 function = scalar_operator(value.op, a.type)
                 assert function is not None
@@ -494,9 +519,7 @@ class ArgUpdate:
     positions: int
 
 
-def infer_arg(
-    values: Mapping[Expr, Expr], dims: tuple[str, ...], rules: Rules
-) -> ArgUpdate | WhyNot:
+def infer_arg(values: Mapping[Expr, Expr], dims: tuple[str, ...], rules: Rules) -> ArgUpdate | WhyNot:
     """Several variables updated under one comparison; ``values``: old value -> new value."""
     unknown = WhyNot(
         "the variables depend on one another, and not as the value and the position of an extremum",
@@ -538,7 +561,9 @@ def infer_arg(
     if not preserves(strip(x).type, t) and not t.is_float:
         return WhyNot(f"the compared value does not fit the type `{t}` of the variable")
     if rules.exact and t.is_float and (negated or not preserves(strip(x).type, t)):
-        return WhyNot("the comparison rounds or treats NaN specially", "compare values of one type with `<` or `>`")
+        return WhyNot(
+            "the comparison rounds or treats NaN specially", "compare values of one type with `<` or `>`"
+        )
     name = "argmin" if op in ("<", "<=") else "argmax"
     last_wins = op in ("<=", ">=")
     others = tuple(a for a in values if a != key)
@@ -551,9 +576,7 @@ def infer_arg(
         cond = conjunction(guard)
         nowhere = Const(-2 if last_wins else (1 << 63) - 1, INT64)
         elements[0] = Select(cond, elements[0], worst.identity[0], t)
-        elements[1:] = [
-            e if _is_safe(e) else Select(cond, e, _nothing(e.type), e.type) for e in elements[1:]
-        ]
+        elements[1:] = [e if _is_safe(e) else Select(cond, e, _nothing(e.type), e.type) for e in elements[1:]]
         positions = [Select(cond, p, nowhere, INT64) for p in positions]
     return ArgUpdate(function, (key, *others), (*elements, *positions), len(dims))
 
@@ -585,4 +608,3 @@ def _selected(value: Expr, a: Expr) -> tuple[list[Expr], Expr] | None:
     if deeper is not None:
         return conjuncts(cond) + deeper[0], deeper[1]
     return conjuncts(cond), then
-

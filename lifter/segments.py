@@ -78,25 +78,25 @@ def _split(
     body: Sequence[NormalStmt], types: dict[str, Type], outer: frozenset[str], top: bool
 ) -> list[Segment]:
     items: list[NormalStmt] = []
-    foreign: dict[int, frozenset[str]] = {}
+    inner: dict[int, Segment] = {}
     for s in body:
         if isinstance(s, AxisLoop):
             for part in _split(s.body, types, outer, False):
-                foreign[len(items)] = part.foreign
+                inner[len(items)] = part
                 items.append(AxisLoop(s.axis, part.body))
         else:
             items.append(s)
-    loops = [k for k, s in enumerate(items) if isinstance(s, AxisLoop)]
-    if len(loops) <= 1:
-        inherited = foreign[loops[0]] if loops else frozenset()
-        return [Segment(tuple(items), frozenset(assigned_scalars(items)), inherited)]
-    row = _Row(items, loops, types, outer, top)
+    if len(inner) <= 1:
+        part = next(iter(inner.values()), Segment((), frozenset(), frozenset()))
+        own = assigned_scalars([s for s in items if not isinstance(s, AxisLoop)])
+        return [Segment(tuple(items), part.results | own, part.foreign)]
+    row = _Row(items, inner, types, outer, top)
     out = []
-    for n, k in enumerate(loops):
+    for n, k in enumerate(row.loops):
         others = frozenset[str]()
         if not top:
-            others = frozenset(v for m in loops if m != k for v in assigned_scalars((items[m],)))
-        out.append(Segment(row.part(n), row.results(n), foreign[k] | others))
+            others = frozenset(v for m in inner if m != k for v in assigned_scalars((items[m],)))
+        out.append(Segment(row.part(n), row.results(n), inner[k].foreign | others))
     return out
 
 
@@ -106,12 +106,13 @@ class _Row:
     def __init__(
         self,
         items: list[NormalStmt],
-        loops: list[int],
+        inner: dict[int, Segment],
         types: dict[str, Type],
         outer: frozenset[str],
         top: bool,
     ) -> None:
-        self.items, self.loops, self.types, self.outer, self.top = items, loops, types, outer, top
+        self.items, self.inner, self.types, self.outer, self.top = items, inner, types, outer, top
+        self.loops = list(inner)
         self.needs = [self.loop_needed(q) for q in range(len(items))]
         self.owners = [self.owner(q) for q in range(len(items))]
 
@@ -130,14 +131,28 @@ class _Row:
         last = before[-1]
         return last if last == len(self.loops) - 1 or self.needs[q] == last else last + 1
 
+    def assigned(self, q: int) -> frozenset[str]:
+        """Scalars that have their value from item ``q`` after it."""
+        return self.inner[q].results if q in self.inner else frozenset(assigned_scalars((self.items[q],)))
+
     def results(self, n: int) -> frozenset[str]:
-        """Scalars whose value after part ``n`` is its own; the last part has the plain assignments, too."""
-        final = n == len(self.loops) - 1
-        mine = [self.items[self.loops[n]]]
-        for q, s in enumerate(self.items):
-            if q not in self.loops and (final if self.needs[q] is None else self.owners[q] == n):
-                mine.append(s)
-        return frozenset(assigned_scalars(mine))
+        """Scalars whose value after part ``n`` is its own.
+
+        Outside of all loops a part leaves in memory what its loop computes, for the later parts.
+        Plain assignments are copied to where they are needed; the last part has their results.
+        """
+        out: set[str] = set()
+        for v in {v for q in range(len(self.items)) for v in self.assigned(q)}:
+            sources = [q for q in range(len(self.items)) if v in self.assigned(q)]
+            final = sources[-1]
+            if not self.top:
+                sources = [final]
+            for q in sources:
+                computed = q in self.inner or self.needs[q] is not None
+                at = self.owners[q] if computed else len(self.loops) - 1
+                if at == n and (computed or q == final):
+                    out.add(v)
+        return frozenset(out)
 
     def part(self, n: int) -> tuple[NormalStmt, ...]:
         """Loop ``n`` with its own statements and copies of what they may use."""
@@ -159,10 +174,10 @@ class _Row:
         """A statement on scalars of another part, as far as its values are still available."""
         s, between = self.items[q], self.items[q + 1 : own]
         names, buffers = _uses(s)
-        if self.top and self.needs[q] is not None:
-            in_memory = assigned_scalars((s,)) & self.outer
-            if in_memory or names & self.outer & assigned_scalars(between):
-                return list(self.marks(s, bool(in_memory)))
+        if self.top and self.needs[q] is not None and assigned_scalars((s,)) & self.outer:
+            return list(self.marks(s, True))
+        if self.top and names & self.outer & assigned_scalars(between):
+            return list(self.marks(s, False))
         if buffers & assigned_buffers(between):
             return list(self.marks(s, False))
         return [s]

@@ -339,7 +339,9 @@ class Machine:
                 continue
             env[p] = self.merged(p, cond, then.get(p), other.get(p), env.get(p))
 
-    def merged(self, p: Place, cond: Expr, then: Entry | None, other: Entry | None, old: Entry | None) -> Entry:
+    def merged(
+        self, p: Place, cond: Expr, then: Entry | None, other: Entry | None, old: Entry | None
+    ) -> Entry:
         symbol = self.symbol(p)
         x = symbol if then is None else then.value
         y = symbol if other is None else other.value
@@ -431,9 +433,9 @@ class Machine:
             new[p] = replace(entry, value=value, total=total, touched=touched)
         for p, entry in new.items():
             for other, old in env.items():
-                if p.index is not None and other.name == p.name and other.index != p.index:
-                    if self.may_meet(p, other):
-                        raise output_twice(p.name, entry.span, old.span)
+                mine = p.index is not None and other.name == p.name and other.index != p.index
+                if mine and self.may_meet(p, other):
+                    raise output_twice(p.name, entry.span, old.span)
             if p in env and env[p].touched is None:
                 entry = replace(entry, touched=None)
             env[p] = entry
@@ -450,9 +452,7 @@ class Machine:
                 new = replace(
                     old,
                     elements=tuple(self.read(x, env) for x in old.elements),
-                    initials=tuple(
-                        None if x is None else self.resolve(x, env, moved) for x in old.initials
-                    ),
+                    initials=tuple(None if x is None else self.resolve(x, env, moved) for x in old.initials),
                     arg_values=tuple((a, self.read_keeping(v, old, env)) for a, v in old.arg_values),
                 )
                 moved[red] = red if new == old else self.add(new)
@@ -622,9 +622,7 @@ class Machine:
         value = self.reduce(loop, p, self.symbol(p), entry, loop.axis.name, "pw")
         return replace(entry, value=value)
 
-    def reduce(
-        self, loop: AxisLoop, p: Place, a: Expr, entry: Entry, axis: str, kind: str
-    ) -> Expr:
+    def reduce(self, loop: AxisLoop, p: Place, a: Expr, entry: Entry, axis: str, kind: str) -> Expr:
         """The value of ``entry`` after the loop, where ``a`` is the value before an iteration."""
         value = entry.value
         if entry.last:
@@ -645,7 +643,10 @@ class Machine:
                 if value == n and initial == a and red.function.arity == 1:
                     return self.extend(value, axis, kind)
                 raise self.no_reduction(
-                    loop, p, entry, WhyNot("it is combined in an inner loop and changed again outside of it")
+                    loop,
+                    p,
+                    entry,
+                    WhyNot("it is combined in an inner loop and changed again outside of it"),
                 )
         if kind == "pw" and self.is_set_once(value, a):
             return self.extend(value, axis, kind)
@@ -676,7 +677,13 @@ class Machine:
     ) -> Expr:
         """``s = s ⊕ Result`` where the result is itself combined with ⊕ from a neutral value."""
         red, component = self.reduction_of(inner[0])
-        if not same_function(red.function, update.function):
+        alike = (
+            not self.rules.exact
+            and red.function.name == update.function.name
+            and red.function.types == update.function.types
+            and red.function.name in ("min", "max")  # spelled differently: for NaN and -0.0 only
+        )
+        if not alike and not same_function(red.function, update.function):
             ops = (CombineOp(kind, update.function), CombineOp("pw", red.function))
             reason = why_not_well_defined(ops)
             raise refuse(
@@ -689,8 +696,10 @@ class Machine:
             )
         nothing = (neutral(red.function), *(red.function.identity or ()))
         initial = red.initials[component]
-        if strip(update.element) != inner[0] or initial is None or not any(
-            c is not None and _same_number(initial, c) for c in nothing
+        if (
+            strip(update.element) != inner[0]
+            or initial is None
+            or not any(c is not None and _same_number(initial, c) for c in nothing)
         ):
             raise refuse(
                 "MDH211",
@@ -704,7 +713,10 @@ class Machine:
                 loop,
                 p,
                 entry,
-                WhyNot("sums of sums would be regrouped, which `fp(exact)` forbids", "use `fp(deterministic)`"),
+                WhyNot(
+                    "sums of sums would be regrouped, which `fp(exact)` forbids",
+                    "use `fp(deterministic)`",
+                ),
             )
         new = replace(red, initials=(a,), dims=((axis, kind), *red.dims))
         return self.result(self.add(new), 0)
@@ -752,7 +764,9 @@ class Machine:
             reds = {self.results[r.component][0] for r in inner}
             red, _ = self.reduction_of(inner[0])
             if len(reds) > 1 or [red.initials[self.results[r.component][1]] for r in inner] != symbols:
-                raise self.no_reduction(loop, group[0], entries[0], WhyNot("it changes outside the inner loop"))
+                raise self.no_reduction(
+                    loop, group[0], entries[0], WhyNot("it changes outside the inner loop")
+                )
             pairs, dims = red.arg_values, red.dims
         else:
             if any(isinstance(n, Result) for v in values for n in walk(v)):
