@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import assert_never
 
 from mdh_core.expr import (
+    COMPARISONS,
+    LOGICAL,
     Affine,
     Assign,
     Binary,
@@ -141,7 +143,7 @@ class Printer:
         a = self.text(e.a, ATOM if self._unclear(e.a, e.op) else p)
         b = self.text(e.b, ATOM if self._unclear(e.b, e.op) else p + 1)
         text = f"{a} {e.op} {b}"
-        if e.type.is_integer and e.type.bits < 32 and e.op not in ("<", "<=", ">", ">=", "==", "!=", "&&", "||"):
+        if e.type.is_integer and e.type.bits < 32 and e.op not in COMPARISONS | LOGICAL:
             return f"({c_type(e.type)})({text})", UNARY  # C computes in int: wrap as the node does
         return text, p
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from emit.c_text import Printer, affine_text, c_type, constant
-from lowering.lower import size_name
+from emit.c_text import Printer, affine_text, c_type
 from mdh_core.combine import CombineFunction
 from mdh_core.expr import (
     COMPARISONS,
@@ -20,7 +19,6 @@ from mdh_core.expr import (
     Binary,
     Call,
     Cast,
-    Const,
     Expr,
     Load,
     Operand,
@@ -30,9 +28,10 @@ from mdh_core.expr import (
     Type,
     Unary,
     Var,
+    affine_index,
     walk,
 )
-from mdh_core.ir import Access, MdhProgram
+from mdh_core.ir import MdhProgram
 
 
 class Lines:
@@ -221,7 +220,7 @@ class Context:
                 access = self.program.inp.accesses[k]
                 return self.subscript(access.buffer, access.index)
             case Load(buffer=buffer, index=index):
-                return self.subscript(buffer, _affine_index(index))
+                return self.subscript(buffer, affine_index(index))
             case Result(component=c):
                 return self.results[c]
             case _:
@@ -240,14 +239,21 @@ class Context:
 
     def combined(self, f: CombineFunction, left: list[str], right: list[str]) -> list[str]:
         """Texts of ``f(left, right)``, one per component."""
+        texts, printer = self._operator_printer(left, right)
+        return [_wrapping(e, texts) or printer.text(e) for e in f.values]
+
+    def condition(self, e: Expr, left: list[str], right: list[str]) -> str:
+        """A condition over the operands of an operator."""
+        return self._operator_printer(left, right)[1].text(e)
+
+    def _operator_printer(self, left: list[str], right: list[str]) -> tuple[dict[str, str], Printer]:
         texts = {f"l{c}": t for c, t in enumerate(left)} | {f"r{c}": t for c, t in enumerate(right)}
 
         def leaf(e: Expr) -> str:
             assert isinstance(e, Var), e
             return texts[e.name]
 
-        printer = Printer(leaf, functions=self.program.functions)
-        return [_wrapping(e, texts) or printer.text(e) for e in f.values]
+        return texts, Printer(leaf, functions=self.program.functions)
 
 
 def _wrapping(e: Expr, texts: dict[str, str]) -> str | None:
@@ -265,15 +271,9 @@ def _atom(text: str) -> str:
     return text if plain.isalnum() else f"({text})"
 
 
-def _affine_index(index: tuple[Expr, ...]) -> tuple[Affine, ...]:
-    from mdh_core.expr import as_affine
-
-    out = []
-    for e in index:
-        a = as_affine(e)
-        assert a is not None, e
-        out.append(a)
-    return tuple(out)
+def repeats_right(f: CombineFunction) -> bool:
+    """Whether the text of the right operand's first component would stand more than once."""
+    return sum(isinstance(x, Var) and x.name == "r0" for e in f.values for x in walk(e)) > 1
 
 
 # --------------------------------------------------------------------------- vector code
@@ -343,7 +343,7 @@ class VectorPrinter:
                     if any(a.coefficient(dim) for a in access.index):
                         return True
                 case Load(index=index):
-                    if any(a.coefficient(dim) for a in _affine_index(index)):
+                    if any(a.coefficient(dim) for a in affine_index(index)):
                         return True
                 case Result(component=c) if c in self.results:
                     return True
@@ -384,7 +384,7 @@ class VectorPrinter:
                     raise NotVector
                 return self._load(t, access.buffer, access.index)
             case Load(buffer=buffer, index=index, type=t):
-                return self._load(t, buffer, _affine_index(index))
+                return self._load(t, buffer, affine_index(index))
             case Unary(op="-" | "~" as op, a=a):
                 return f"({op}{self._vector(a)})"
             case Binary(op=op, a=a, b=b, type=t) if op not in COMPARISONS | LOGICAL:
@@ -393,7 +393,8 @@ class VectorPrinter:
                 self.vectors.type(t)
                 return f"({self.operand(a)} {op} {self.operand(b)})"
             case Cast(a=a, type=t):
-                if a.type.kind == "bool" or isinstance(a, Binary) and a.op in COMPARISONS:  # type: ignore[union-attr]
+                assert isinstance(a.type, ScalarType)
+                if a.type.kind == "bool" or (isinstance(a, Binary) and a.op in COMPARISONS):
                     raise NotVector
                 return f"__builtin_convertvector({self._vector(a)}, {self.vectors.type(t)})"
             case Select(cond=cond, then=then, other=other, type=t):
@@ -438,27 +439,3 @@ class VectorPrinter:
                 return f"(~({x}))", w
             case _:
                 raise NotVector
-
-
-def accesses_text(access: Access) -> str:
-    return f"{access.buffer}[{', '.join(map(str, access.index))}]"
-
-
-def number(e: Const) -> str:
-    return constant(e.value, e.type)
-
-
-__all__ = [
-    "Allocation",
-    "Context",
-    "Lines",
-    "Names",
-    "NotVector",
-    "Place",
-    "VectorPrinter",
-    "Vectors",
-    "accesses_text",
-    "number",
-    "product_text",
-    "size_name",
-]

@@ -20,9 +20,11 @@ initial value, the last one is followed by the epilogue (or a finishing pass doe
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from dataclasses import replace
 
+from emit.c_text import affine_text, c_type, constant
 from emit.kernel_text import (
     Allocation,
     Context,
@@ -32,11 +34,11 @@ from emit.kernel_text import (
     VectorPrinter,
     Vectors,
     product_text,
+    repeats_right,
 )
-from emit.c_text import affine_text, c_type, constant
 from lowering.lower import Loop, Nest, Pack, loop_range, size_name
 from mdh_core.combine import CombineFunction
-from mdh_core.expr import Affine, Binary, Expr, Load, Result, ScalarType, Type, Var, walk
+from mdh_core.expr import Affine, Binary, Call, Const, Expr, ScalarType, Select, Type, Var, walk
 from mdh_core.ir import Access, Store
 
 PARALLEL_WORK = 1 << 15  # points below which threads cost more than they bring
@@ -110,7 +112,7 @@ class NestText:
         for c, t in enumerate(self.types):
             name = self.context.names.new(f"part{c}")
             self.parts.append(name)
-            count = product_text([x for x in (*factors, *cells)])
+            count = product_text([*factors, *cells])
             self.context.allocations.append(Allocation(name, c_type(t), str(count)))
 
     def _trips(self, loop: Loop) -> int | str:
@@ -171,12 +173,9 @@ class NestText:
     def _whole(self, loop: Loop, reach: int) -> bool:
         """Whether parts of ``reach`` elements are never clipped: a known size that they divide."""
         n = self.program.dim(loop.dim).size.constant
-        if n is None or n % reach:
-            return False
-        layers = [x.layer for x in self.nest.loops if x.dim == loop.dim]
-        return layers == sorted(layers)
+        return n is not None and n % reach == 0 and self._ordered(loop.dim)
 
-    def _loop(self, loop: Loop):  # type: ignore[no-untyped-def]
+    def _loop(self, loop: Loop) -> ExitStack:
         stack = ExitStack()
         variable = self._variable(loop)
         line, head = self._head(loop, variable)
@@ -194,12 +193,7 @@ class NestText:
     def _threads(self) -> None:
         first, last = self.nest.threads
         bound = self.nest.loops[first:last]
-        work = "*".join(f"(double){size_name(d.name)}" for d in self.program.hom.dims)
-        collapse = f" collapse({len(bound)})" if len(bound) > 1 else ""
-        condition = f" if ({work} > {PARALLEL_WORK})"
-        known = [d.size.constant for d in self.program.hom.dims]
-        if None not in known:
-            condition = ""
+        pragma = self._parallel_pragma(len(bound))
         heads, saved = [], dict(self.context.at)
         for loop in bound:
             variable = self._variable(loop)
@@ -210,7 +204,8 @@ class NestText:
                 self.slots.append((variable, self.context.at[loop.dim], loop.size, loop.count))
             heads.append(head)
             self.context.at[loop.dim] = variable
-        self.out.add(f"#pragma omp parallel for{collapse} schedule(static){condition}")
+        if pragma:
+            self.out.add(pragma)
         with ExitStack() as stack:
             for head in heads[:-1]:
                 self.out.add(head)
@@ -220,6 +215,28 @@ class NestText:
                 self._level(last)
         self.context.at = saved
         self.slots.clear()
+
+    def _parallel_pragma(self, loops: int) -> str:
+        """The directive of the thread loops; empty where the whole work is known to be too little.
+
+        Points whose cost varies (loops and calls inside the scalar function) are handed out as
+        threads get free; that changes who computes a part, never what is combined with what.
+        """
+        dims = self.program.hom.dims
+        scalar = self.program.hom.scalar
+        uneven = bool(scalar.body) or any(
+            isinstance(n, Call) for e in scalar.results for n in walk(e)
+        )
+        least = PARALLEL_WORK // (64 if uneven else 1)
+        known = [d.size.constant for d in dims]
+        condition = " if (" + "*".join(f"(double){size_name(d.name)}" for d in dims) + f" > {least})"
+        if None not in known:
+            if math.prod(n or 0 for n in known) <= least:
+                return ""
+            condition = ""
+        collapse = f" collapse({loops})" if loops > 1 else ""
+        schedule = "dynamic" if uneven else "static"
+        return f"#pragma omp parallel for{collapse} schedule({schedule}){condition}"
 
     def _dedent(self) -> None:
         self.out.indent -= 1
@@ -278,13 +295,13 @@ class NestText:
         fixed = max(constants) - min(constants) + 1
         shift: list[str] = []
         for name, c in accesses[0].index[d].terms:
-            span = loop_range(inner, name)
+            known = self.program.dim(name).size.constant
+            span = loop_range(inner, name, known)
             assert span is not None
             if span == 1:
                 continue
             n, start = size_name(name), self.context.at[name]
             left = n if start == "0" else f"{n} - {start}"
-            known = self.program.dim(name).size.constant
             if known is not None and known % span == 0 and self._ordered(name):
                 fixed += abs(c) * (span - 1)
                 if c < 0:
@@ -356,8 +373,8 @@ class NestText:
             or last.role != "lanes"
             or last.size != 1
             or last.count is None
-            or not _power_of_two(last.count)
             or not isinstance(t, ScalarType)
+            or not (_power_of_two(last.count) or last.count % (64 // t.size) == 0)
             or self.program.hom.scalar.body
             or any(a.conditional for a in self.program.inp.accesses)
         ):
@@ -524,6 +541,25 @@ class NestText:
                 self._combine_parts()
         self.context.at = saved
 
+    def _replaced(self, left: list[str], right: list[str]) -> bool:
+        """Write ``if (better) left = right;`` where that is all the operator does (arg-min and its like)."""
+        assert self.function is not None
+        first = self.function.values[0]
+        for c, e in enumerate(self.function.values):
+            if not (
+                isinstance(e, Select)
+                and isinstance(first, Select)
+                and e.cond == first.cond
+                and e.then == Var(f"r{c}", e.type)
+                and e.other == Var(f"l{c}", e.type)
+            ):
+                return False
+        assert isinstance(first, Select)
+        with self.out.block(f"if ({self.context.condition(first.cond, left, right)})"):
+            for a, b in zip(left, right, strict=True):
+                self.out.add(f"{a} = {b};")
+        return True
+
     def _combine_parts(self) -> None:
         assert self.function is not None
         cell = self.cell()
@@ -545,6 +581,8 @@ class NestText:
         assert self.function is not None
         if len(left) > 1:
             right = self._named(right)
+            if self._replaced(left, right):
+                return
         texts = self.context.combined(self.function, left, right)
         if len(left) > 1:
             texts = self._named(texts)
@@ -552,19 +590,16 @@ class NestText:
             if texts[c] == name:
                 continue
             e = self.function.values[c]
-            plain = isinstance(e, Binary) and isinstance(e.a, Var) and isinstance(e.b, Var)
-            if plain and texts[c].startswith(f"{name} {e.op} ") and len(left) == 1:  # type: ignore[union-attr]
-                self.out.add(f"{name} {e.op}= {texts[c][len(name) + 2 + len(e.op) :]};")  # type: ignore[union-attr]
+            if (
+                isinstance(e, Binary)
+                and isinstance(e.a, Var)
+                and isinstance(e.b, Var)
+                and texts[c].startswith(f"{name} {e.op} ")
+                and len(left) == 1
+            ):
+                self.out.add(f"{name} {e.op}= {texts[c][len(name) + 2 + len(e.op) :]};")
             else:
                 self.out.add(f"{name} = {texts[c]};")
-
-
-class _NullBlock:
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
 
 class _Tile:
@@ -593,23 +628,16 @@ class _Tile:
     # ------------------------------------------------------------------ frame
 
     def write(self) -> None:
-        with self.out_scope():
-            if self.vectors:
-                assert self.lanes is not None and self.lanes.count is not None
-                t = self.types[0]
-                at = len(self.out.rows)
-                self._points_setup()
-                width = f"MDH_VECTOR_BYTES / {t.size}"
-                lanes, count = self.vectors.lanes, self.lanes.count
-                names = f"enum {{ {lanes} = {width} < {count} ? {width} : {count}, "
-                names += f"vectors_{self.vectors.suffix} = {count} / {lanes} }};"
-                pad = "  " * self.out.indent
-                self.out.rows[at:at] = [pad + x for x in (names, *self.vectors.typedefs())]
-            else:
-                self._points_setup()
-
-    def out_scope(self):  # type: ignore[no-untyped-def]
-        return _NullBlock()
+        at = len(self.out.rows)
+        self._points_setup()
+        if self.vectors:
+            assert self.lanes is not None and self.lanes.count is not None
+            width = f"MDH_VECTOR_BYTES / {self.types[0].size}"
+            lanes, count = self.vectors.lanes, self.lanes.count
+            names = f"enum {{ {lanes} = {width} < {count} ? {width} : {count}, "
+            names += f"vectors_{self.vectors.suffix} = {count} / {lanes} }};"
+            pad = "  " * self.out.indent
+            self.out.rows[at:at] = [pad + x for x in (names, *self.vectors.typedefs())]
 
     def _points_setup(self) -> None:
         if self.function is None:
@@ -749,6 +777,8 @@ class _Tile:
             kept = self.n.nest.results == "parts" and first
             at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
             self.out.add(f"{self.have}{at} = {f'!({first})' if kept else '0'};")
+            for c, t in enumerate(self.types):  # any value: compilers do not see that it is overridden
+                self.out.add(f"{self._acc(c)} = ({c_type(t)}){{0}};")
             if kept:
                 with self.out.block(f"if ({self.have}{at})"):
                     for c in range(len(self.types)):
@@ -782,11 +812,6 @@ class _Tile:
             first_value: Expr = identity[c]
         else:
             first_value = initial
-        if any(
-            isinstance(x, Load) and self.context.program.buffer(x.buffer).rank == 0
-            for x in walk(first_value)
-        ) and isinstance(first_value, Load):
-            pass
         start = printer.vector(first_value)
         kept = ""
         if n.nest.results == "in place":
@@ -806,15 +831,15 @@ class _Tile:
         else:
             self.out.add(f"{self._acc(c)} = {start};")
 
-    def _declare_tail(self, identity: tuple) -> None:  # type: ignore[type-arg]
+    def _declare_tail(self, identity: tuple[Const, ...]) -> None:
         shape = "".join(f"[{count}]" for _, count in self.axes)
         for t in self.types:
             name = self.context.names.new("tail")
             self.tail.append(name)
             self.out.add(f"{c_type(t)} {name}{shape};")
         with self._cells(vector_axis=False):
-            for c, t in enumerate(self.types):
-                self.out.add(f"{self._tail(c)} = {constant(identity[c].value, t)};")  # type: ignore[arg-type]
+            for c, e in enumerate(identity):
+                self.out.add(f"{self._tail(c)} = {constant(e.value, e.type)};")
 
     def _tail(self, c: int) -> str:
         return self.tail[c] + "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
@@ -940,7 +965,7 @@ class _Tile:
             if self.function is None:
                 self.n.store_all(self.n._named(values) if len(values) > 1 or self._reads_result() else values)
                 return
-            if len(values) > 1 or self._repeats_right():
+            if len(values) > 1 or repeats_right(self.function):
                 values = self.n._named(values)
             accs = [self._tail(c) if tail else self._acc(c) for c in range(len(values))]
             if self.have and not tail:
@@ -956,13 +981,6 @@ class _Tile:
 
     def _reads_result(self) -> bool:
         return any(s.plain is None for s in self.n.program.out.stores)
-
-    def _repeats_right(self) -> bool:
-        assert self.function is not None
-        count = sum(
-            isinstance(x, Var) and x.name == "r0" for e in self.function.values for x in walk(e)
-        )
-        return count > 1
 
     # ------------------------------------------------------------------ finishing a visit
 
@@ -1034,10 +1052,15 @@ class _Tile:
         """``left = left ⊛ right`` for vector texts."""
         assert self.vectors is not None and self.function is not None
         e = self.function.values[0]
-        if len(left) == 1 and isinstance(e, Binary) and isinstance(e.a, Var) and e.a.name == "l0":
-            if isinstance(e.b, Var):
-                self.out.add(f"{left[0]} {e.op}= {right[0]};")
-                return
+        if (
+            len(left) == 1
+            and isinstance(e, Binary)
+            and isinstance(e.a, Var)
+            and isinstance(e.b, Var)
+            and e.a.name == "l0"
+        ):
+            self.out.add(f"{left[0]} {e.op}= {right[0]};")
+            return
         variables = {f"l{c}": a for c, a in enumerate(left)} | {f"r{c}": v for c, v in enumerate(right)}
         combine = VectorPrinter(self.context, self.vectors, variables=variables)
         new = [combine.vector(v) for v in self.function.values]
@@ -1096,6 +1119,3 @@ class _Tile:
             del self.out.rows[at:]
             return False
         return True
-
-
-__all__ = ["NestText", "Affine", "Result"]

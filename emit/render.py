@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,7 +24,21 @@ from lowering.lower import Lowered, Nest, lower, size_name
 from lowering.machine import Machine
 from lowering.parameters import Configuration
 from mdh_core.combine import CC
-from mdh_core.expr import Affine, Expr, Load, ScalarType, Var, as_affine, map_stmts, rewrite, walk
+from mdh_core.expr import (
+    Affine,
+    Declare,
+    Expr,
+    If,
+    Load,
+    ScalarType,
+    Stmt,
+    Var,
+    While,
+    as_affine,
+    map_stmts,
+    rewrite,
+    walk,
+)
 from mdh_core.ir import Buffer, Dim, MdhProgram, Param, Size
 
 MAX_TEMPORARY_BYTES = 4 << 30  # more than this in one temporary: decline
@@ -92,9 +107,12 @@ def emit_openmp(request: KernelRequest) -> Kernel:
         with _unless_nothing_is_scanned(program, names, body):
             for stage in low.stages:
                 context = Context(stage.program, names)
-                writer = NestText if isinstance(stage, Nest) else ScanText
-                writer(stage, context, body).write()  # type: ignore[arg-type]
+                if isinstance(stage, Nest):
+                    NestText(stage, context, body).write()
+                else:
+                    ScanText(stage, context, body).write()
                 allocations += context.allocations
+    body.rows = _without_dead_constants(body.rows)
     written = {s.buffer for p in programs for s in p.out.stores}
     guards = _guards(request, programs, buffers, written)
     memory = [_allocation(a) for a in allocations]
@@ -162,10 +180,13 @@ def _element(b: Buffer) -> str:
     return b.c_type or c_type(b.type)
 
 
-def _pointer(b: Buffer, written: set[str]) -> str:
+def _qualified(b: Buffer, written: set[str]) -> str:
     element = _element(b)
-    const = "" if b.name in written or element.startswith("const ") else "const "
-    return f"{const}{element} *__restrict {b.name}"
+    return element if b.name in written or element.startswith("const ") else f"const {element}"
+
+
+def _pointer(b: Buffer, written: set[str]) -> str:
+    return f"{_qualified(b, written)} *__restrict {b.name}"
 
 
 def _argument(p: Param) -> str:
@@ -173,39 +194,46 @@ def _argument(p: Param) -> str:
 
 
 def _address(b: Buffer, written: set[str]) -> str:
-    element = _element(b)
-    const = "" if b.name in written or element.startswith("const ") else "const "
-    return f"({const}{element} *)({b.base or b.name})"
+    return f"({_qualified(b, written)} *)({b.base or b.name})"
 
 
 def _names_of(programs: tuple[MdhProgram, ...]) -> set[str]:
     """Every name that the programs use; the kernel's own names avoid them."""
     names: set[str] = set()
     for p in programs:
-        names |= {x.name for x in (*p.params, *p.buffers, *p.hom.dims, *p.functions)}
+        names |= {q.name for q in p.params} | {b.name for b in p.buffers} | {f.name for f in p.functions}
         names -= {d.name for d in p.hom.dims}  # loops take these names themselves
         for f in p.functions:
             names |= {n for n, _ in f.params}
-        for s in p.hom.scalar.body:
-            names |= _declared(s)
+        names |= _declared(p.hom.scalar.body)
         for b in p.buffers:
-            names |= set((b.c_type or c_type(b.type)).split())
-    return names | set(_KEYWORDS)
+            names |= set(_element(b).split())
+    return names | _KEYWORDS
 
 
-def _declared(s: object) -> set[str]:
-    found = {s.name} if type(s).__name__ == "Declare" else set()  # type: ignore[attr-defined]
-    for part in ("then", "other", "body"):
-        for inner in getattr(s, part, ()):
-            found |= _declared(inner)
+def _declared(body: tuple[Stmt, ...]) -> set[str]:
+    found: set[str] = set()
+    for s in body:
+        match s:
+            case Declare(name=name):
+                found.add(name)
+            case If(then=then, other=other):
+                found |= _declared(then) | _declared(other)
+            case While(body=inner):
+                found |= _declared(inner)
+            case _:
+                pass
     return found
 
 
-_KEYWORDS = (
-    "auto break case char const continue default do double else enum extern float for goto if inline int "
-    "long register restrict return short signed sizeof static struct switch typedef union unsigned void "
-    "volatile while start end"
-).split()
+_KEYWORDS = frozenset(
+    {
+        "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
+        "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return",
+        "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void",
+        "volatile", "while", "start", "end",
+    }
+)  # fmt: skip
 
 # --------------------------------------------------------------------------- sizes
 
@@ -277,6 +305,21 @@ def _size_lines(programs: tuple[MdhProgram, ...]) -> list[tuple[str, str]]:
     return [(name, f"const long {name} = {_size_text(size)};") for name, size in sizes.items()]
 
 
+_CONSTANT = re.compile(r"\s*const [\w ]+? (\w+) = [^;]*;")
+
+
+def _without_dead_constants(rows: list[str]) -> list[str]:
+    """The lines without constants that nothing mentions; names are unique within a kernel."""
+    while True:
+        counts = Counter(word for row in rows for word in re.findall(r"[A-Za-z_]\w*", row))
+        kept = [
+            row for row in rows if not ((m := _CONSTANT.fullmatch(row)) and counts[m[1]] == 1)
+        ]
+        if len(kept) == len(rows):
+            return rows
+        rows = kept
+
+
 def _identifiers(lines: list[str]) -> set[str]:
     """What is mentioned; what is not needs no parameter or variable."""
     return {word for line in lines for word in re.findall(r"[A-Za-z_]\w*", line)}
@@ -302,7 +345,8 @@ def _allocation(a: Allocation) -> dict[str, str]:
     """64-byte aligned memory, or a null pointer where it would be unreasonably much."""
     if a.count.isdigit():
         return {"name": a.name, "type": a.type, "value": f"__builtin_malloc({a.count}*sizeof({a.type}))"}
-    factors = "*".join(f"(double){f}" for f in a.count.split("*")) if "(" not in a.count else f"(double)({a.count})"
+    plain = "(" not in a.count
+    factors = "*".join(f"(double){f}" for f in a.count.split("*")) if plain else f"(double)({a.count})"
     value = (
         f"{factors}*sizeof({a.type}) > {MAX_TEMPORARY_BYTES}.0 ? ({a.type} *)0 : "
         f"({a.type} *)__builtin_malloc(({a.count} > 0 ? {a.count} : 1)*sizeof({a.type}))"
@@ -321,8 +365,7 @@ def _guards(
 ) -> list[str]:
     lines = [f"if (!({condition})) return 0;" for condition in request.assume]
     for p in programs:
-        for a in getattr(p, "assumptions", ()):
-            lines.append(f"if ({affine_text(a, {})} < 0) return 0;")
+        lines += [f"if ({affine_text(assumed, {})} < 0) return 0;" for assumed in p.assumptions]
     pairs = [
         (a, b)
         for k, a in enumerate(buffers)

@@ -11,10 +11,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from emit.c_text import c_type, constant
-from emit.kernel_text import Allocation, Context, Lines
+from emit.kernel_text import Allocation, Context, Lines, repeats_right
 from emit.nest_text import NestText
 from lowering.lower import Nest, ScanNest, size_name
+from mdh_core.expr import Call, walk
 from mdh_core.ir import Store
+
+CHAINS = 4  # blocks of a scan that one thread works on together
 
 
 class ScanText:
@@ -96,6 +99,8 @@ class ScanText:
         seeded = (self.has_initial or self.starts_neutral) if seeded is None else seeded
         v = self.context.names.new(self.scan.dim)
         before = self.context.at[self.scan.dim]
+        if not store and seeded and (reduction := self._simd_reduction(carry)):
+            self.out.add(reduction)
         with self.out.block(f"for (long {v} = {start}; {v} < {end}; {v}++)"), ExitStack() as stack:
             self.context.at[self.scan.dim] = v
             body = self.program.hom.scalar.body
@@ -105,7 +110,9 @@ class ScanText:
                 for line in self.context.printer().statements(body):
                     self.out.add(line)
             values = [self.context.scalar(e) for e in self.program.hom.scalar.results]
-            if not seeded or len(values) > 1 or self._repeats_right():
+            function = self.program.hom.function
+            assert function is not None
+            if not seeded or len(values) > 1 or repeats_right(function):
                 values = self.cells._named(values)
             if seeded:
                 self.cells.accumulate(carry, values)
@@ -119,12 +126,15 @@ class ScanText:
                 self._store(carry, last=False, at=v)
         self.context.at[self.scan.dim] = before
 
-    def _repeats_right(self) -> bool:
-        from mdh_core.expr import Var, walk
-
+    def _simd_reduction(self, carry: list[str]) -> str:
+        """The directive that lets a block's total be computed in lanes, for operators that OpenMP knows."""
         f = self.program.hom.function
-        assert f is not None
-        return sum(isinstance(x, Var) and x.name == "r0" for e in f.values for x in walk(e)) > 1
+        scalar = self.program.hom.scalar
+        if f is None or len(carry) > 1 or f.name not in ("+", "*", "&", "|", "^") or scalar.body:
+            return ""
+        if any(isinstance(n, Call) for e in scalar.results for n in walk(e)):
+            return ""
+        return f"#pragma omp simd reduction({f.name}:{carry[0]})"
 
     def _store(self, carry: list[str], last: bool, at: str) -> None:
         """The stores of every point, or (``last``) those of the final point only."""
@@ -169,8 +179,8 @@ class ScanText:
         with self.out.block(f"for (long {b} = 0; {b} < {count}; {b}++)"):
             self.out.add(bounds)
             carry = [names.new("carry") for _ in self.types]
-            for c, (name, t) in enumerate(zip(carry, self.types, strict=True)):
-                self.out.add(f"{c_type(t)} {name} = {self._neutral(c)};")
+            for k, (name, t) in enumerate(zip(carry, self.types, strict=True)):
+                self.out.add(f"{c_type(t)} {name} = {self._neutral(k)};")
             self._sequence(carry, "start", "end", "start", store=False, seeded=self.starts_neutral)
             for total, c in zip(totals, carry, strict=True):
                 self.out.add(f"{total}[{b}] = {c};")
@@ -195,12 +205,56 @@ class ScanText:
                         self.out.add(f"{total}[{b2}] = {c};")
                     self.cells.accumulate(carry, own)
         self._store(carry, last=True, at=f"{n} - 1")
-        b3 = names.new("b")
-        self.out.add(parallel)
-        with self.out.block(f"for (long {b3} = 0; {b3} < {count}; {b3}++)"):
-            self.out.add(bounds.replace(f" {b}*", f" {b3}*"))
-            local = [names.new("carry") for _ in self.types]
-            for name, total, t in zip(local, totals, self.types, strict=True):
-                value = f"{total}[{b3}]"
-                self.out.add(f"{c_type(t)} {name} = {value};")
-            self._sequence(local, "start", "end", "0")
+        self._scan_blocks(block, count, totals)
+
+    def _scan_blocks(self, block: int, count: str, totals: list[str]) -> None:
+        """Every block from its carry; ``CHAINS`` whole blocks side by side, as each waits for its sums."""
+        names, n = self.context.names, size_name(self.scan.dim)
+        chains = 1 if self.program.hom.scalar.body else CHAINS
+        group = names.new("b")
+        self.out.add(f"#pragma omp parallel for schedule(static) if ({n} > {4 * block})")
+        with self.out.block(f"for (long {group} = 0; {group} < {count}; {group} += {chains})"):
+            if chains > 1:
+                first = names.new("first")
+                self.out.add(f"const long {first} = {group}*{block};")
+                with self.out.block(f"if ({first} + {chains * block} <= {n})"):
+                    self._side_by_side(block, chains, group, first, totals)
+                    self.out.add("continue;")
+            b = names.new("b")
+            last = names.new("last")
+            self.out.add(f"const long {last} = {group} + {chains} < {count} ? {group} + {chains} : {count};")
+            with self.out.block(f"for (long {b} = {group}; {b} < {last}; {b}++)"):
+                self.out.add(
+                    f"const long start = {b}*{block}, end = start + {block} < {n} ? start + {block} : {n};"
+                )
+                carry = self._carries(totals, b)
+                self._sequence(carry, "start", "end", "0")
+
+    def _carries(self, totals: list[str], b: str) -> list[str]:
+        carry = [self.context.names.new("carry") for _ in self.types]
+        for name, total, t in zip(carry, totals, self.types, strict=True):
+            self.out.add(f"{c_type(t)} {name} = {total}[{b}];")
+        return carry
+
+    def _side_by_side(self, block: int, chains: int, group: str, first: str, totals: list[str]) -> None:
+        carries = [self._carries(totals, f"{group} + {u}" if u else group) for u in range(chains)]
+        v = self.context.names.new(self.scan.dim)
+        before = self.context.at[self.scan.dim]
+        seeded = self.has_initial or self.starts_neutral
+        with self.out.block(f"for (long {v} = 0; {v} < {block}; {v}++)"):
+            for u, carry in enumerate(carries):
+                at = f"{first} + {u * block} + {v}" if u else f"{first} + {v}"
+                self.context.at[self.scan.dim] = at
+                values = self.cells._named(
+                    [self.context.scalar(e) for e in self.program.hom.scalar.results]
+                )
+                if u == 0 and not seeded:
+                    with self.out.block(f"if ({at} == 0)"):
+                        for c, value in zip(carry, values, strict=True):
+                            self.out.add(f"{c} = {value};")
+                        self.out.middle("} else {")
+                        self.cells.accumulate(carry, values)
+                else:
+                    self.cells.accumulate(carry, values)
+                self._store(carry, last=False, at=at)
+        self.context.at[self.scan.dim] = before

@@ -22,7 +22,8 @@ from functools import reduce
 
 from lowering.machine import SystemModel
 from lowering.parameters import Configuration, Level, why_not_legal
-from mdh_core.evaluate import Env, Value, evaluate, execute as execute_statements
+from mdh_core.evaluate import Env, Value, evaluate
+from mdh_core.evaluate import execute as execute_statements
 from mdh_core.interpreter import BufferValue, Index, Mda, ProgramRun
 from mdh_core.ir import MdhProgram
 from mdh_core.rules import verify as verify_program

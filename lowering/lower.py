@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Union
 
 from lowering.machine import Machine, SystemModel
 from lowering.parameters import Configuration, Layout, Level, output_buffers
@@ -40,8 +39,8 @@ from mdh_core.ir import (
     Buffer,
     Dim,
     InputView,
-    MdhProgram,
     MdHom,
+    MdhProgram,
     OutputView,
     ScalarFunction,
     Store,
@@ -120,7 +119,7 @@ class ScanNest:
     rows: tuple[str, ...]
 
 
-Stage = Union[Nest, ScanNest]
+Stage = Nest | ScanNest
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,8 +424,15 @@ def _linear_part(access: Access) -> tuple[tuple[tuple[str, int], ...], ...]:
     return tuple(a.terms for a in access.index)
 
 
-def loop_range(loops: tuple[Loop, ...] | list[Loop], dim: str) -> int | None:
-    """Elements of a dimension that the loops span from their first to their last; None if unbounded."""
+def loop_range(
+    loops: tuple[Loop, ...] | list[Loop], dim: str, known: int | None = None
+) -> int | None:
+    """Elements of a dimension that the loops span from their first to their last; None if unbounded.
+
+    ``known``: the dimension's size, where it is a constant.
+    """
+    if known is not None and any(x.count is None and x.dim == dim for x in loops):
+        return max(known, 1)
     spans = [None if x.count is None else (x.count - 1) * x.size for x in loops if x.dim == dim]
     return None if None in spans else 1 + sum(s or 0 for s in spans)
 
@@ -464,7 +470,7 @@ def _packs(
             region, layout = regions[name][loop.layer][d], layouts[name][loop.layer][d]
             if (region == 0 or region in registers) and layout == plain:
                 continue
-            extents = _box(accesses, loops[at:])
+            extents = _box(program, accesses, loops[at:])
             if extents is None:
                 continue
             size = math.prod(extents) * buffer.type.size
@@ -487,14 +493,14 @@ def _operands_read(program: MdhProgram) -> set[int]:
     }
 
 
-def _box(accesses: list[Access], inner: list[Loop]) -> tuple[int, ...] | None:
+def _box(program: MdhProgram, accesses: list[Access], inner: list[Loop]) -> tuple[int, ...] | None:
     """Constant extents of the cells that the accesses touch inside ``inner``, or None."""
     extents = []
     for t in range(len(accesses[0].index)):
         constants = [a.index[t].const for a in accesses]
         extent = max(constants) - min(constants) + 1
         for name, coefficient in accesses[0].index[t].terms:
-            span = loop_range(inner, name)
+            span = loop_range(inner, name, program.dim(name).size.constant)
             if span is None:
                 return None
             extent += abs(coefficient) * (span - 1)

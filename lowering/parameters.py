@@ -313,7 +313,9 @@ def random_configuration(
             orders = [every] * 3
 
         def regions() -> Table:
-            return tuple(tuple(rng.randrange(len(model.memory)) for _ in range(rank)) for _ in range(model.depth))
+            return tuple(
+                tuple(rng.randrange(len(model.memory)) for _ in range(rank)) for _ in range(model.depth)
+            )
 
         def layouts(b: str) -> LayoutTable:
             plain = identity_layout(program, b)

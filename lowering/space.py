@@ -26,7 +26,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lowering.lower import Lowered, Nest, lower
 from lowering.machine import Machine
 from lowering.parameters import (
     Configuration,
@@ -150,9 +149,14 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
                         natural_cc.append(d)
                     elif all(_packable(f, a.buffer) or s in (0, 1) for a, s in _strides(f, d)):
                         packable.append(d)
-            elif function is not None and function.identity is not None and not _keeps_order(f):
-                if all(s in (0, 1) for s in inputs) and any(s == 1 for s in inputs):
-                    natural_pw.append(d)
+            elif (
+                function is not None
+                and function.identity is not None
+                and not _keeps_order(f)
+                and all(s in (0, 1) for s in inputs)
+                and any(s == 1 for s in inputs)
+            ):
+                natural_pw.append(d)
     return (*natural_cc, *natural_pw, *packable, "-")
 
 
@@ -202,6 +206,12 @@ def _powers(low: int, high: int) -> list[int]:
     return out
 
 
+def _lane_counts(f: Facts, v: int) -> list[int]:
+    """Vectors of the machine's length, and shorter ones where dimensions are shorter."""
+    short = [n for n in (2, 4, 8) if n < v and any(n <= f.sizes[d] < v for d in (*f.cc, *f.pw))]
+    return [*short, *(v * n for n in (1, 2, 3, 4, 8))]
+
+
 def _thread_choices(f: Facts) -> tuple[str, ...]:
     """Which dimensions threads may share: one or two outer cc dimensions, or reduced ones."""
     big = [d for d in f.cc if f.sizes[d] > 1] or list(f.cc[:1])
@@ -223,7 +233,7 @@ def _space(f: Facts, machine: Machine) -> Space:
     parameters: list[tuple[str, tuple[int | str, ...]]] = [
         ("threads", _thread_choices(f)),
         ("vector", vectors),
-        ("lanes", (1, *(v * n for n in (1, 2, 3, 4, 8))) if vectors != ("-",) else (1,)),
+        ("lanes", (1, *_lane_counts(f, v)) if vectors != ("-",) else (1,)),
     ]
     restrictions = ["(vector == '-') == (lanes == 1)"]
     rows = row_dims(f)
@@ -240,6 +250,8 @@ def _space(f: Facts, machine: Machine) -> Space:
         unrolls = [1, 2, 4, 8] if n > 8 else sorted({1, n}) if n else [1]
         parameters.append((f"unroll_{d}", tuple(unrolls)))
         blocks = [0]
+        if 1 < n <= 512:
+            blocks.append(n)
         if n > 256:
             blocks += [b for b in (128, 256, 512, 1024, 4096, 16384, 65536) if b < n]
         parameters.append((f"block_{d}", tuple(blocks)))
@@ -247,9 +259,10 @@ def _space(f: Facts, machine: Machine) -> Space:
         if d in {x for c in _thread_choices(f) for x in c.split(",")}:
             restrictions.append(f"threads != '{d}' or block_{d} > 0 or {n} <= 256")
     for d in f.cc:
-        values = [b for b in (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 4096) if b <= f.sizes[d]]
-        values = [b for b in values if b * 256 >= f.sizes[d] or b == values[-1]] or [1]
-        parameters.append((f"block_{d}", tuple(dict.fromkeys((*values, _balanced(f.sizes[d], machine))))))
+        sizes = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 4096)
+        fitting = [b for b in sizes if b <= f.sizes[d]]
+        fitting = [b for b in fitting if b * 256 >= f.sizes[d] or b == fitting[-1]] or [1]
+        parameters.append((f"block_{d}", tuple(dict.fromkeys((*fitting, _balanced(f.sizes[d], machine))))))
     inner = [d for d in f.cc if f.sizes[d] > 1]
     orders = min(math.factorial(len(inner)), 6) or 1
     parameters.append(("order", tuple(range(orders))))
@@ -389,9 +402,7 @@ def _order(
     unblocked = [d for d in reduced if d not in blocked and d not in threads and d in f.pw]
     first = [d for d in (*cc, *reduced) if d in threads]
     rest = [d for d in (*cc, *reduced) if d not in threads and d not in unblocked]
-    inner = [d for d in cc if f.sizes[d] > 1]
-    orders = list(itertools.islice(itertools.permutations(inner), 6)) or [()]
-    tiles = [*(d for d in cc if d not in inner), *orders[number % len(orders)], *reduced]
+    tiles = [*_tile_order(f, number), *reduced]
     order: list[Level] = [(BLOCKS, column[d]) for d in (*first, *rest)]
     order += [(1, column[d]) for d in names]
     order += [(TILES, column[d]) for d in tiles]
@@ -401,6 +412,13 @@ def _order(
     lanes = [d for d in names if d != vector] + [d for d in names if d == vector]
     order += [(LANES, column[d]) for d in lanes]
     return tuple(order)
+
+
+def _tile_order(f: Facts, number: int) -> list[str]:
+    """The cc dimensions in one of the orders of the tile loops."""
+    inner = [d for d in f.cc if f.sizes[d] > 1]
+    orders = list(itertools.islice(itertools.permutations(inner), 6)) or [()]
+    return [*(d for d in f.cc if d not in inner), *orders[number % len(orders)]]
 
 
 def _memory(
@@ -457,32 +475,53 @@ def default_point(
     for k, (p, n) in enumerate(zip(programs, sizes, strict=True)):
         suffix = "" if k == 0 else f"_at{k}"
         f = facts(p, n)
-        best = min(_seeds(f, machine), key=lambda x: _cost(f, machine, x))
+        ranked = sorted(_seeds(f, machine), key=lambda x: _cost(f, machine, x))
+        best = next((x for x in ranked if _is_legal(f, machine, x)), {})
         out |= {name + suffix: value for name, value in best.items()}
     return out
 
 
+def _is_legal(f: Facts, machine: Machine, point: Point) -> bool:
+    return why_not_legal(_configuration(f, machine, point), f.program, machine.model) is None
+
+
 def _seeds(f: Facts, machine: Machine) -> list[Point]:
-    """Points worth comparing: every thread choice and vector dimension with a usual register tile."""
+    """Points worth comparing: every thread choice and vector dimension with usual register tiles."""
     v = vector_length(f, machine)
     out = []
-    for threads in _thread_choices(f):
-        for vector in vector_candidates(f):
-            for width in (1, 2, 4, 8):
-                if vector == "-" and width > 1:
-                    continue
-                for rows in (1, 4, 6):
-                    out.append(_seed(f, machine, threads, vector, v * width, rows))
-    legal = []
-    for p in out:
-        c = _configuration(f, machine, p)
-        if why_not_legal(c, f.program, machine.model) is None:
-            legal.append(p)
-    return legal or [{}]
+    for vector in vector_candidates(f):
+        lanes = [1] if vector == "-" else [n for n in _lane_counts(f, v) if n <= max(f.sizes[vector], 4)]
+        strided = [
+            a.buffer for a, s in _strides(f, vector) if s not in (0, 1) and _packable(f, a.buffer)
+        ] if vector != "-" and f.pw else []
+        for width in lanes or [v]:
+            for rows in (1, 2, 3, 4, 6, 8) if row_dims(f) else (1,):
+                for choice in ("block", "panel") if strided else ("no",):
+                    for order in range(min(math.factorial(len(f.cc)), 6)) if strided else (0,):
+                        packed = dict.fromkeys(strided, choice)
+                        out.append((vector, width, rows, packed, order))
+    points = [
+        _seed(f, machine, threads, *rest) for threads in _thread_choices(f)[:8] for rest in out
+    ]
+    return points or [{}]
 
 
-def _seed(f: Facts, machine: Machine, threads: str, vector: str, lanes: int, rows: int) -> Point:
-    point: Point = {"threads": threads, "vector": vector, "lanes": 1 if vector == "-" else lanes, "order": 0}
+def _seed(
+    f: Facts,
+    machine: Machine,
+    threads: str,
+    vector: str,
+    lanes: int,
+    rows: int,
+    packed: dict[str, str],
+    order: int,
+) -> Point:
+    point: Point = {
+        "threads": threads,
+        "vector": vector,
+        "lanes": 1 if vector == "-" else lanes,
+        "order": order,
+    }
     spare = rows
     for d in reversed(row_dims(f)):
         n = 1
@@ -491,31 +530,44 @@ def _seed(f: Facts, machine: Machine, threads: str, vector: str, lanes: int, row
         point[f"rows_{d}"] = n
     shared = threads.split(",")
     for d in f.cc:
-        n = f.sizes[d]
-        tile = int(point["lanes"]) if d == vector else int(point.get(f"rows_{d}", 1))
+        n, tile = f.sizes[d], _tile(point, d)
         if d in shared:
             per_core = -(-n // machine.cores) if len(shared) == 1 or d == shared[0] else n
             target = min(per_core, 512 if f.pw else max(64, per_core))
             pieces = max(1, round(per_core / max(target, 1)))
-            point[f"block_{d}"] = max(tile, _round_up(-(-per_core // pieces), tile) if per_core >= tile else tile)
+            block = _round_up(-(-per_core // pieces), tile) if per_core >= tile else tile
+            point[f"block_{d}"] = max(tile, block)
         else:
             point[f"block_{d}"] = max(tile, min(_round_up(n, tile), 512))
     for d in f.pw:
         n = f.sizes[d]
-        point[f"unroll_{d}"] = n if 1 < n <= 8 and d == f.pw[-1] else 1
+        point[f"unroll_{d}"] = n if 1 < n <= 8 and d == f.pw[-1] and not packed else 1
         point[f"block_{d}"] = 0
         if d in shared:
             point[f"block_{d}"] = max(1, min(65536, -(-n // (4 * machine.cores))))
         elif f.cc and n > 512 and len(f.pw) == 1 and len(f.cc) > 1:
             point[f"block_{d}"] = 256
+        elif packed and n > 1:
+            point[f"block_{d}"] = min(n, 256)  # a constant extent for the copies
     for b in input_buffers(f.program):
-        if not (f.pw and _packable(f, b)):
-            continue
-        accesses = [a for a in f.program.inp.accesses if a.buffer == b]
-        strided = vector != "-" and any(
-            _raw_stride(f.program, b, a.index, vector) not in (0, 1) for a in accesses
-        )
-        point[f"pack_{b}"] = "panel" if strided else "no"
+        if f.pw and _packable(f, b):
+            point[f"pack_{b}"] = packed.get(b, "no")
+    return _fitting(f, machine, point) if packed else point
+
+
+def _fitting(f: Facts, machine: Machine, point: Point) -> Point:
+    """Blocks halved until the packed tiles fit where they are kept."""
+    for b in input_buffers(f.program):
+        access = next(a for a in f.program.inp.accesses if a.buffer == b)
+        used = [d for d in f.cc if any(x.coefficient(d) for x in access.index)]
+        for _ in range(12):
+            if point.get(f"pack_{b}", "no") == "no" or _pack(f, machine, point, b) is not None or not used:
+                break
+            widest = max(used, key=lambda d: int(point[f"block_{d}"]) / _tile(point, d))
+            half = _round_up(-(-int(point[f"block_{widest}"]) // 2), _tile(point, widest))
+            if half >= int(point[f"block_{widest}"]):
+                break
+            point[f"block_{widest}"] = half
     return point
 
 
@@ -556,63 +608,101 @@ def _footprint(f: Facts) -> int:
 
 
 def _cost(f: Facts, machine: Machine, point: Point) -> float:
-    c = _configuration(f, machine, point)
-    low = lower(f.program, c, machine)
-    points = float(f.points)
+    """Seconds of one program at a point: the slower of computing and memory, and what they add."""
     v = vector_length(f, machine)
     vector, lanes = str(point.get("vector", "-")), int(point.get("lanes", 1))
     rows = math.prod(int(point.get(f"rows_{d}", 1)) for d in f.cc)
     vectors = max(1, lanes // v)
     live = rows * vectors
-    speed = float(v) if vector != "-" else 1.0
-    if vector in f.cc and vector != "-":
-        short = f.sizes[vector] / _round_up(max(f.sizes[vector], 1), lanes)
-        speed *= 0.15 + 0.85 * short if f.sizes[vector] < lanes * 8 else 1.0
+    packs = {b: _pack(f, machine, point, b) for b in input_buffers(f.program)}
+    copied = 0.0
+    for b, pack in packs.items():
+        if pack is not None:
+            gathers = any(s not in (0, 1) for a, s in _strides(f, vector) if a.buffer == b)
+            copied += pack * (1e-9 if gathers else 3e-10)
+    works = vector != "-" and all(
+        s in (0, 1) or packs[a.buffer] is not None for a, s in _strides(f, vector)
+    )
+    speed = float(min(v, lanes)) if works else 0.7
     if f.pw:
-        latency = min(1.0, live / 8)  # two units of latency four
-        # vector operands to load per operation, shared over the register tile
-        varying = [a for a, s in _strides(f, vector)] if vector != "-" else []
-        loads = 0.0
-        for a in varying:
-            uses_rows = any(x.coefficient(d) for x in a.index for d in f.cc if int(point.get(f"rows_{d}", 1)) > 1)
-            uses_lane = any(x.coefficient(vector) for x in a.index)
-            loads += (rows if uses_rows else 1) * (vectors if uses_lane else 1) / live
-        speed *= latency / max(1.0, loads * 0.9)
+        speed *= min(1.0, (live if works else rows) / 8)  # two units of latency four
+        if works:
+            speed /= max(1.0, 0.9 * _loads(f, point, vector, rows, vectors))
         if live > machine.registers - 4:
             speed *= 0.25
-        if not _accumulates_in_registers(low):
-            speed *= 0.3
+    whole = _whole_share(f, point)
+    slow = max(1.0, 0.6 * speed)  # clipped tiles are scalar code
     balance = _balance(f, machine, point)
+    points = float(f.points) * (whole + (1 - whole) * slow)
     compute = points * _operations(f) / (2.0 * 3.0e9 * speed * balance)
-    memory = _footprint(f) / machine.bandwidth
-    if balance < 1.1:
-        memory *= 1.4
+    memory = _footprint(f) / machine.bandwidth * (1.4 if balance < 1.1 else 1.0)
     strided = 0.0
     inner = vector if vector != "-" else (f.pw or f.cc or f.ps)[-1]
     for a, s in _strides(f, inner):
-        if s not in (0, 1) and point.get(f"pack_{a.buffer}", "no") == "no":
-            strided += points / max(1, rows) * 1e-9
-        elif point.get(f"pack_{a.buffer}", "no") != "no":
-            strided += _pack_elements(f, a, point) * (1e-9 if s not in (0, 1) else 3e-10)
-    region = 5e-6 * (_regions(f, point) if f.points > 1 << 15 else 0)
-    return max(compute, memory) + 0.1 * min(compute, memory) + strided / balance + region
+        if s not in (0, 1) and packs[a.buffer] is None:
+            strided += f.points / max(1, rows) * 1e-9
+    region = 5e-6 if point.get("threads") and f.points > 1 << 15 else 0.0
+    return max(compute, memory) + 0.1 * min(compute, memory) + (strided + copied) / balance + region
 
 
-def _pack_elements(f: Facts, access: Access, point: Point) -> float:
-    """Elements copied in all: an input is packed again for every block of dimensions it ignores."""
-    used = {n for x in access.index for n in x.names}
-    elements = 1.0
+def _loads(f: Facts, point: Point, vector: str, rows: int, vectors: int) -> float:
+    """Operands to load per vector operation, shared over the register tile."""
+    loads = 0.0
+    for a, _ in _strides(f, vector):
+        own_rows = math.prod(
+            int(point.get(f"rows_{d}", 1)) for d in f.cc if any(x.coefficient(d) for x in a.index)
+        )
+        uses_lanes = any(x.coefficient(vector) for x in a.index)
+        loads += own_rows * (vectors if uses_lanes else 1) / (rows * vectors)
+    return loads
+
+
+def _whole_share(f: Facts, point: Point) -> float:
+    """Share of the points that lie in register tiles that are not clipped."""
+    share = 1.0
     for d, n in f.sizes.items():
+        tile = int(point.get(f"rows_{d}", 1)) * int(point.get(f"unroll_{d}", 1))
+        tile *= int(point["lanes"]) if d == point.get("vector") else 1
+        share *= (n // tile) * tile / n if n else 1.0
+    return share
+
+
+def _tile(point: Point, d: str) -> int:
+    return int(point.get(f"rows_{d}", 1)) * (int(point["lanes"]) if d == point.get("vector") else 1)
+
+
+def _pack(f: Facts, machine: Machine, point: Point, buffer: str) -> float | None:
+    """Elements that are copied in all for a packed input; None where it is not packed (or does not fit)."""
+    choice = point.get(f"pack_{buffer}", "no")
+    if choice == "no":
+        return None
+    access = next(a for a in f.program.inp.accesses if a.buffer == buffer)
+    used = {n for x in access.index for n in x.names}
+    tiles = _tile_order(f, int(point.get("order", 0)))
+    own = [k for k, d in enumerate(tiles) if d in used]
+    inside = tiles[own[-1] + 1 :] if own else tiles
+    elements, box = 1.0, 1.0
+    for d, n in f.sizes.items():
+        if d in f.cc:
+            block = min(max(int(point.get(f"block_{d}", 1)), _tile(point, d)), max(n, 1))
+        else:
+            block = int(point.get(f"block_{d}", 0)) or n
         if d in used:
             elements *= n
+            box *= min(n, _tile(point, d)) if choice == "panel" and d in f.cc else block
         elif d in f.cc:
-            elements *= max(1, -(-n // max(1, int(point.get(f"block_{d}", 1)))))
-    return elements
+            step = block if choice == "block" or d in inside else _tile(point, d)
+            elements *= -(-n // max(1, step))
+    fits = box * f.program.buffer(buffer).type.size <= machine.stack
+    return elements if fits and not (set(f.pw) & used and _unblocked_run_time(f, point, used)) else None
 
 
-def _accumulates_in_registers(low: Lowered) -> bool:
-    nest = low.stages[-1]
-    return not isinstance(nest, Nest) or nest.accumulate < len(nest.loops)
+def _unblocked_run_time(f: Facts, point: Point, used: set[str]) -> bool:
+    """Whether a used reduced dimension has no constant extent inside a block: then no copy is made."""
+    return any(
+        d in used and f.program.dim(d).size.constant is None and not int(point.get(f"block_{d}", 0))
+        for d in f.pw
+    )
 
 
 def _balance(f: Facts, machine: Machine, point: Point) -> float:
@@ -627,6 +717,3 @@ def _balance(f: Facts, machine: Machine, point: Point) -> float:
     rounds = -(-count // machine.cores)
     return min(machine.cores, count / rounds)
 
-
-def _regions(f: Facts, point: Point) -> int:
-    return 1 if str(point.get("threads", "")) else 0

@@ -1,0 +1,1 @@
+"""Measurements against the original, naive OpenMP and the machine's limits: ``python -m benchmarks``."""

@@ -1,0 +1,119 @@
+"""The limits of this machine: read bandwidth, copy bandwidth and FMA peak, measured by small C programs.
+
+    read    every core sums an array much larger than the caches; bytes per second
+    copy    every core copies with ordinary stores; bytes per second, read and written
+    peak    independent vector FMAs in registers, single and double precision; operations per second
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+SOURCE = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <omp.h>
+#if defined(__AVX512F__)
+#define BYTES 64
+#elif defined(__AVX__)
+#define BYTES 32
+#else
+#define BYTES 16
+#endif
+#define ACCUMULATORS 12
+typedef float vf __attribute__((vector_size(BYTES)));
+typedef double vd __attribute__((vector_size(BYTES)));
+static volatile double sink;
+
+static double read_bytes(const float *a, long n) {
+  double t = omp_get_wtime(), total = 0;
+#pragma omp parallel reduction(+:total)
+  {
+    vf s[8] = {{0}};
+    long parts = omp_get_num_threads(), me = omp_get_thread_num();
+    const vf *v = (const vf *)a;
+    long m = n / (BYTES / 4), from = m * me / parts, to = m * (me + 1) / parts;
+    for (long i = from; i + 8 <= to; i += 8)
+      for (int k = 0; k < 8; k++) s[k] += v[i + k];
+    for (int k = 0; k < 8; k++) total += s[k][0];
+  }
+  sink = total;
+  return 4.0 * n / (omp_get_wtime() - t);
+}
+
+static double copy_bytes(float *restrict b, const float *restrict a, long n) {
+  double t = omp_get_wtime();
+#pragma omp parallel for simd schedule(static)
+  for (long i = 0; i < n; i++) b[i] = a[i];
+  return 8.0 * n / (omp_get_wtime() - t);
+}
+
+#define PEAK(NAME, V, T)                                                     \
+  static double NAME(void) {                                                 \
+    long rounds = 4000000;                                                   \
+    double t = omp_get_wtime(), total = 0;                                   \
+    int threads = 1;                                                         \
+    _Pragma("omp parallel reduction(+:total)") {                             \
+      V s[ACCUMULATORS], x, y;                                               \
+      for (unsigned k = 0; k < sizeof(V) / sizeof(T); k++) x[k] = (T)0.999, y[k] = (T)0.001; \
+      for (int k = 0; k < ACCUMULATORS; k++) s[k] = x;                       \
+      for (long r = 0; r < rounds; r++) {                                    \
+        _Pragma("GCC unroll 12")                                             \
+        for (int k = 0; k < ACCUMULATORS; k++) s[k] = s[k] * x + y;          \
+      }                                                                      \
+      for (int k = 0; k < ACCUMULATORS; k++) total += s[k][0];               \
+      _Pragma("omp master") threads = omp_get_num_threads();                 \
+    }                                                                        \
+    sink = total;                                                            \
+    return 2.0 * rounds * ACCUMULATORS * (sizeof(V) / sizeof(T)) * threads / (omp_get_wtime() - t); \
+  }
+PEAK(peak_float, vf, float)
+PEAK(peak_double, vd, double)
+
+int main(void) {
+  long n = 1L << 26;
+  float *a = aligned_alloc(64, 4 * n), *b = aligned_alloc(64, 4 * n);
+  if (!a || !b) return 1;
+#pragma omp parallel for
+  for (long i = 0; i < n; i++) a[i] = 1, b[i] = 0;
+  double read = 0, copy = 0, single = 0, twice = 0;
+  for (int r = 0; r < 7; r++) {
+    double x = read_bytes(a, n), y = copy_bytes(b, a, n), p = peak_float(), q = peak_double();
+    read = x > read ? x : read, copy = y > copy ? y : copy;
+    single = p > single ? p : single, twice = q > twice ? q : twice;
+  }
+  printf("{\"read\": %g, \"copy\": %g, ", read, copy);
+  printf("\"peak_float\": %g, \"peak_double\": %g}\n", single, twice);
+  return 0;
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bytes per second, operations per second; of all cores together, the best of seven."""
+
+    read: float
+    copy: float
+    peak_float: float
+    peak_double: float
+
+
+def measure_limits(compiler: str = "gcc") -> Limits:
+    """Compile and run the measurement (about three seconds)."""
+    with tempfile.TemporaryDirectory() as directory:
+        source, program = Path(directory, "limits.c"), Path(directory, "limits")
+        source.write_text(SOURCE)
+        subprocess.run(
+            [compiler, "-O2", "-march=native", "-fopenmp", str(source), "-o", str(program)], check=True
+        )
+        ran = subprocess.run([str(program)], check=True, capture_output=True, text=True)
+    return Limits(**json.loads(ran.stdout))
+
+
+if __name__ == "__main__":
+    print(measure_limits())
