@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
@@ -18,7 +19,8 @@ from frontend_c.preprocess import CompileCommand, find_compiler
 from lowering.parameters import to_json
 from lowering.space import Point, Space, estimate, tuning_space
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
-from mdh_core.source import SourceFile
+from mdh_core.laws import check_laws
+from mdh_core.source import NO_SPAN, SourceFile
 from mdh_lift import kernels
 from mdh_lift import subject as subjects
 from mdh_lift.findings import Finding
@@ -36,11 +38,11 @@ from mdh_lift.version import VERSION
 from tuning import lock as locks
 from tuning.fingerprint import fingerprint
 from tuning.harness import Candidate, Subject
+from tuning.measure import Ratio
 from tuning.runner import COMPILE_FAILED, WRONG_RESULT, Outcome, Toolchain, Workbench
 from tuning.search import Budget, Evaluation, parse_budget
 from tuning.store import Context, Store, StoreError
 from tuning.tune import Settings, TuneResult, Winner, tune
-from tuning.measure import Ratio
 from tuning.verify import Case, VerifySummary, cases_for, size_ladder
 
 DEFAULT_FLAGS = ("-O3", "-march=native")
@@ -100,7 +102,7 @@ class Improvement:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class Work:
     """One nest with everything that its tuning needs."""
 
     report: FileReport
@@ -132,7 +134,7 @@ def improve(report: FileReport, nest: NestReport, options: Options, stage: str, 
     ``verify``, ``bench`` and ``splice`` take the locked configuration if it was made from this source on
     such a machine, else the cost model's choice.  Raises ``Refusal`` where nothing can be run.
     """
-    work = _prepare(report, nest, options)
+    work = prepare(report, nest, options)
     budget = parse_budget(options.config.tune.budget) if stage in ("all", "tune") else Budget(0)
     locked = _locked_point(work) if budget.nothing else None
     space = tuning_space(work.plan.programs, work.plan.machine, work.plan.sizes)
@@ -140,21 +142,26 @@ def improve(report: FileReport, nest: NestReport, options: Options, stage: str, 
         space = _only(space, locked)
     elif budget.nothing:
         space = _only(space, work.plan.default)
-    result = _tuned(work, space, budget, stage, tell)
+    result = tuned(work, space, budget, stage, tell)
     if result.problem is not None and result.problem.kind == COMPILE_FAILED:
         # macros of the nest may be undefined behind its function: use their expansion
         text = SourceFile(report.source.path, report.bare.data)
         expanded = subjects.preprocessed_nest(work.plan.lifted.nest, text, report.command)
         subject = subjects.subject_of(work.plan.lifted, text.data, text.path, expanded)
-        again = _tuned(replace(work, subject=subject), space, budget, stage, tell)
+        again = tuned(replace(work, subject=subject), space, budget, stage, tell)
         result = again if again.problem is None else result
     return _improvement(work, result, stage)
 
 
-def _prepare(report: FileReport, nest: NestReport, options: Options) -> _Work:
+def prepare(
+    report: FileReport, nest: NestReport, options: Options, sizes: Mapping[str, int] | None = None
+) -> Work:
+    """What tuning a lifted nest needs; ``sizes`` of the integer variables instead of the usual ones."""
     assert nest.lifted is not None
+    _test_promises(nest)
     plan = kernels.plan(nest.lifted, lines_of(report, nest))
-    variables = subjects.repaired(nest.lifted, kernels.sizes_of(nest.lifted))
+    wanted = {**kernels.sizes_of(nest.lifted), **(sizes or {})}
+    variables = subjects.repaired(nest.lifted, wanted)
     if variables is None:
         raise refuse("MDH804", "no sizes were found for which all accesses are inside the arrays",
                      help="state sizes that belong together with a `sizes(...)` clause")  # fmt: skip
@@ -164,7 +171,21 @@ def _prepare(report: FileReport, nest: NestReport, options: Options) -> _Work:
     jobs = options.config.tune.jobs or plan.machine.cores
     bench = Workbench(toolchain, threads=plan.machine.cores, jobs=jobs)
     subject = subjects.subject_of(nest.lifted, report.bare.data, report.source.path)
-    return _Work(report, nest, options, plan, variables, subject, bench)
+    return Work(report, nest, options, plan, variables, subject, bench)
+
+
+def _test_promises(nest: NestReport) -> None:
+    """The laws that a directive promises for a user's function, on random values.  Raises MDH410."""
+    assert nest.lifted is not None
+    for program in nest.lifted.program:
+        f = program.hom.function
+        if f is None or not f.promised:
+            continue
+        found = check_laws(f, program.functions, random.Random(0))
+        if found is not None:
+            directive = nest.lifted.nest.directive_span
+            raise refuse("MDH410", f"`{f.name}` is {found}", directive if not nest.regions else NO_SPAN,
+                         help="an operator must be associative and commutative; break ties by an index")  # fmt: skip
 
 
 def toolchain_of(command: CompileCommand) -> Toolchain:
@@ -181,7 +202,7 @@ def _only(space: Space, point: Point) -> Space:
     return Space(tuple((name, (point.get(name, values[0]),)) for name, values in space.parameters))
 
 
-def _locked_point(work: _Work) -> Point | None:
+def _locked_point(work: Work) -> Point | None:
     try:
         lock = locks.read(work.options.lock_path)
     except locks.LockError:
@@ -194,7 +215,7 @@ def _locked_point(work: _Work) -> Point | None:
     return dict(point) if isinstance(point, dict) else None
 
 
-def _tuned(work: _Work, space: Space, budget: Budget, stage: str, tell: Tell) -> TuneResult:
+def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> TuneResult:
     plan, options = work.plan, work.options
     tune_options = options.config.tune
     settings = Settings(
@@ -208,7 +229,7 @@ def _tuned(work: _Work, space: Space, budget: Budget, stage: str, tell: Tell) ->
         final_seconds=_FINAL_SECONDS.get(stage, Settings().final_seconds),
     )
     sizes = work.variables
-    ladder = _ladder(plan)
+    ladder = _ladder(plan, sizes)
     final = cases_for(
         work.subject, ladder, style=settings.style, seed=settings.seed or 1, bitwise=settings.bitwise
     )
@@ -235,7 +256,7 @@ def _tuned(work: _Work, space: Space, budget: Budget, stage: str, tell: Tell) ->
         return tune(
             work.bench,
             work.subject,
-            lambda point: _candidate(plan, point),
+            lambda point: candidate(plan, point),
             space,
             sizes,
             final,
@@ -251,7 +272,7 @@ def _tuned(work: _Work, space: Space, budget: Budget, stage: str, tell: Tell) ->
             store.close()
 
 
-def _ladder(plan: kernels.Plan) -> list[dict[str, int]]:
+def _ladder(plan: kernels.Plan, variables: Mapping[str, int]) -> list[dict[str, int]]:
     """Sizes to compare on: 0, 1, primes, around tiles; leading dimensions as large as they must be."""
     lifted = plan.lifted
     tried = size_ladder(
@@ -262,7 +283,7 @@ def _ladder(plan: kernels.Plan) -> list[dict[str, int]]:
         fits = subjects.repaired(lifted, sizes)
         if fits is not None and subjects.work(lifted, fits) <= subjects.MOST_WORK:
             found.setdefault(tuple(fits.values()), fits)
-    return list(found.values())[:24]
+    return list(found.values())[:24] or [dict(variables)]  # nothing small: fixed or bound-together sizes
 
 
 def _store(options: Options) -> Store:
@@ -288,7 +309,7 @@ def _quick(ladder: list[dict[str, int]], settings: Settings, threads: int) -> li
     return [Case(s, data, threads, settings.seed or 1, settings.bitwise) for s in chosen]
 
 
-def _candidate(plan: kernels.Plan, point: Point) -> Candidate:
+def candidate(plan: kernels.Plan, point: Point) -> Candidate:
     kernel = plan.kernel(point)
     configurations = [to_json(c) for c in plan.configurations(point)]
     return Candidate(
@@ -299,7 +320,7 @@ def _candidate(plan: kernels.Plan, point: Point) -> Candidate:
 # --------------------------------------------------------------------------- results
 
 
-def _improvement(work: _Work, result: TuneResult, stage: str) -> Improvement:
+def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
     plan, options = work.plan, work.options
     if result.problem is not None:
         raise Refusal(_problem(result.problem))
@@ -309,8 +330,9 @@ def _improvement(work: _Work, result: TuneResult, stage: str) -> Improvement:
         findings.append(_about(work, "MDH701", f"emitted code gave a wrong result: {wrong[0].reason}"))
     failed = len(result.evaluations) - result.reasons.get("ok", 0) - len(wrong)
     if failed > 0:
-        kinds = ", ".join(f"{n} {kind}" for kind, n in result.reasons.items() if kind not in ("ok", WRONG_RESULT))
-        reason = next(e.outcome.reason for e in result.evaluations if e.outcome.kind not in ("ok", WRONG_RESULT))
+        other = ("ok", WRONG_RESULT)
+        kinds = ", ".join(f"{n} {kind}" for kind, n in result.reasons.items() if kind not in other)
+        reason = next(e.outcome.reason for e in result.evaluations if e.outcome.kind not in other)
         findings.append(_about(work, "MDH606", f"configurations were rejected: {kinds}", (reason,)))
     expression = "\n".join(kernels.expression(p) for p in plan.programs)
     base = Improvement(
@@ -348,7 +370,7 @@ def _problem(outcome: Outcome) -> Diagnostic:
     return Diagnostic("MDH804", f"the nest cannot be run by itself: {outcome.reason}")
 
 
-def _verdict(work: _Work, winner: Winner, stage: str) -> list[Finding]:
+def _verdict(work: Work, winner: Winner, stage: str) -> list[Finding]:
     """Why a verified candidate is not worth splicing."""
     if stage == "verify":
         return []
@@ -366,7 +388,7 @@ def _verdict(work: _Work, winner: Winner, stage: str) -> list[Finding]:
     return [_about(work, "MDH603", headline)]
 
 
-def _about(work: _Work, code: str, headline: str, notes: tuple[str, ...] = ()) -> Finding:
+def _about(work: Work, code: str, headline: str, notes: tuple[str, ...] = ()) -> Finding:
     line = work.nest.line
     span = work.report.source.line_span(line)
     return Finding(
@@ -374,7 +396,7 @@ def _about(work: _Work, code: str, headline: str, notes: tuple[str, ...] = ()) -
     )
 
 
-def _lock_entry(work: _Work, winner: Winner) -> locks.Entry:
+def _lock_entry(work: Work, winner: Winner) -> locks.Entry:
     tune_options = work.options.config.tune
     return locks.Entry(
         work.lock_name,

@@ -32,7 +32,9 @@ def condition(source: SourceFile, command: CompileCommand, function: Span, nest:
     names = sorted(_names(source.data, function, nest))
     before, inside = (_values(source, command, names, at) for at in (function.start, nest.start))
     values = {name: value for name, value in before.items() if inside.get(name) == value}
-    return " && ".join(f"({name}) == {value}" for name, value in values.items())
+    return " && ".join(
+        f"({name}) == {value}{'U' if value >= 1 << 63 else ''}" for name, value in values.items()
+    )
 
 
 def _names(data: bytes, function: Span, nest: Span) -> set[str]:

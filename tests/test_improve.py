@@ -1,0 +1,166 @@
+"""Tuning, verification and splicing through the command line: what is refused, and how it is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+SAXPY = """\
+void saxpy(int n, float a, const float *x, float *y)
+{
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        y[i] = a * x[i] + y[i];
+}
+"""
+DIFFERENCE = """\
+static int minus(int a, int b) { return a - b; }
+
+int all(int n, const int *x)
+{
+    int s = 0;
+#pragma mdh combine_ops(pw(minus))
+    for (int i = 0; i < n; i++)
+        s = minus(s, x[i]);
+    return s;
+}
+"""
+MATVEC = """\
+void matvec(int n, int m, float w[restrict n], float M[restrict n][m], float v[restrict m])
+{
+    int i, k;
+#pragma mdh sizes(n=1024, m=1024)
+    for (i = 0; i < n; i++)
+        for (k = 0; k < m; k++)
+            w[i] += M[i][k] * v[k];
+}
+"""
+
+
+def _mdh_lift(directory: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, "-m", "mdh_lift", *arguments],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": path, "OMP_WAIT_POLICY": "passive", **environment},
+    )
+
+
+def _file(directory: Path, text: str, name: str = "f.c") -> Path:
+    path = directory / name
+    path.write_text(text)
+    return path
+
+
+def test_function_that_is_not_associative_is_refused(tmp_path: Path) -> None:
+    _file(tmp_path, DIFFERENCE)
+    done = _mdh_lift(tmp_path, "verify", "f.c")
+    assert done.returncode == 1
+    assert "error[MDH410]" in done.stderr and "f.c:6" in done.stderr
+    assert "not commutative" in done.stderr
+
+
+def test_no_compiler(tmp_path: Path) -> None:
+    _file(tmp_path, SAXPY)
+    empty = tmp_path / "bin"
+    empty.mkdir()
+    done = _mdh_lift(tmp_path, "verify", "f.c", PATH=str(empty))
+    assert done.returncode == 4, done.stderr
+    assert "MDH801" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_file_that_does_not_link_is_an_environment_error(tmp_path: Path) -> None:
+    _file(tmp_path, "extern float table[100];\n" + SAXPY.replace("a * x[i]", "table[i] * x[i]"))
+    done = _mdh_lift(tmp_path, "verify", "f.c")
+    assert done.returncode in (1, 4)
+    assert "MDH80" in done.stderr
+
+
+def test_overlapping_buffers_run_the_original(tmp_path: Path) -> None:
+    """The guard is there, and a program that calls the function with overlapping arrays gets C's result."""
+    main = """
+#include <stdio.h>
+int main(void)
+{
+    float data[64];
+    for (int i = 0; i < 64; i++) data[i] = (float)(i % 5);
+    saxpy(63, 1.0f, data, data + 1);  /* each y[i] is the next x */
+    double sum = 0;
+    for (int i = 0; i < 64; i++) sum += data[i] * (i + 1);
+    printf("%.1f\\n", sum);
+    return 0;
+}
+"""
+    path = _file(tmp_path, SAXPY + main)
+    expected = _output(path, "-DMDH_LIFT_OFF")
+    done = _mdh_lift(tmp_path, "-w", "--force", "--budget", "0", "f.c")
+    assert b"mdh-lift begin" in path.read_bytes(), done.stderr
+    assert "overlap */" in path.read_text()
+    assert _output(path) == expected
+
+
+def _output(path: Path, *flags: str) -> str:
+    program = path.with_suffix("")
+    subprocess.run(["gcc", "-O2", "-fopenmp", *flags, str(path), "-o", str(program)], check=True)
+    return subprocess.run([str(program)], check=True, capture_output=True, text=True).stdout
+
+
+def test_tune_writes_a_lock_that_verify_and_splice_use(tmp_path: Path) -> None:
+    pytest.importorskip("kernel_tuner")
+    path = _file(tmp_path, MATVEC)
+    tuned = _mdh_lift(tmp_path, "tune", "--budget", "4ev", "--seed", "3", "f.c")
+    assert "matvec" in tuned.stdout, tuned.stderr
+    lock = json.loads((tmp_path / "mdh-lift.lock").read_text())
+    (blocks,) = lock["nests"].values()
+    ((size_class, block),) = next(iter(blocks.values())).items()
+    assert size_class == "m=1024,n=1024"
+    text = (tmp_path / "mdh-lift.lock").read_text()
+    assert str(tmp_path) not in text and str(ROOT) not in text
+    again = _mdh_lift(tmp_path, "--format", "json", "splice", "-w", "--force", "f.c")
+    (nest,) = json.loads(again.stdout)["nests"]
+    assert nest["configuration"] == block["configuration"]["point"]
+    assert b"mdh-lift begin" in path.read_bytes()
+
+
+def test_replay_gives_the_same_result_without_measuring(tmp_path: Path) -> None:
+    pytest.importorskip("kernel_tuner")
+    _file(tmp_path, MATVEC)
+    first = _mdh_lift(tmp_path, "--format", "json", "tune", "--budget", "4ev", "--seed", "3", "f.c")
+    second = _mdh_lift(tmp_path, "--format", "json", "tune", "--budget", "4ev", "--seed", "3", "--replay", "f.c")
+    a, b = (json.loads(x.stdout)["nests"][0] for x in (first, second))
+    assert sum(a["outcomes"].values()) == sum(b["outcomes"].values())
+
+
+def test_nothing_is_written_without_w(tmp_path: Path) -> None:
+    path = _file(tmp_path, MATVEC)
+    done = _mdh_lift(tmp_path, "--force", "--budget", "0", "f.c")
+    assert path.read_text() == MATVEC
+    assert "+++ b/f.c" in done.stdout and "md_hom" in done.stdout
+    assert "verified" in done.stdout and "speedup" in done.stdout
+    assert done.returncode in (1, 4)  # a diff was found; 4 if the machine is too noisy to say how much faster
+
+
+def test_iterators_declared_outside_end_as_in_c(tmp_path: Path) -> None:
+    text = MATVEC.replace("            w[i] += M[i][k] * v[k];\n}", "            w[i] += M[i][k] * v[k];\n    w[0] += i + 1000*k;\n}")
+    text = text.replace("#pragma mdh sizes(n=1024, m=1024)", "#pragma mdh")
+    main = """
+#include <stdio.h>
+static float w[4], M[4][7], v[7];
+int main(void) { matvec(4, 7, w, M, v); printf("%g\\n", w[0]); return 0; }
+"""
+    path = _file(tmp_path, text + main)
+    expected = _output(path, "-DMDH_LIFT_OFF")
+    _mdh_lift(tmp_path, "-w", "--force", "--budget", "0", "f.c")
+    assert b"mdh-lift begin" in path.read_bytes()
+    assert _output(path) == expected == "7004\n"
