@@ -329,7 +329,7 @@ class VectorPrinter:
         self.context = context
         self.vectors = vectors
         self.results = results or {}
-        self.variables = variables or {}  # vector-valued variables (l0, r0, ...)
+        self.variables = dict(variables or {})  # vector-valued variables (l0, r0, ...)
 
     def varies(self, e: Expr) -> bool:
         """Whether lanes may hold different values of ``e``."""

@@ -38,7 +38,20 @@ from emit.kernel_text import (
 )
 from lowering.lower import Loop, Nest, Pack, loop_range, size_name
 from mdh_core.combine import CombineFunction
-from mdh_core.expr import Affine, Binary, Call, Const, Expr, ScalarType, Select, Type, Var, walk
+from mdh_core.expr import (
+    Affine,
+    Binary,
+    Call,
+    Const,
+    Declare,
+    Expr,
+    ScalarType,
+    Select,
+    Type,
+    Var,
+    straight_line,
+    walk,
+)
 from mdh_core.ir import Access, Store
 
 PARALLEL_WORK = 1 << 15  # points below which threads cost more than they bring
@@ -224,7 +237,7 @@ class NestText:
         """
         dims = self.program.hom.dims
         scalar = self.program.hom.scalar
-        uneven = bool(scalar.body) or any(
+        uneven = not straight_line(scalar.body) or any(
             isinstance(n, Call) for e in scalar.results for n in walk(e)
         )
         least = PARALLEL_WORK // (64 if uneven else 1)
@@ -375,7 +388,7 @@ class NestText:
             or last.count is None
             or not isinstance(t, ScalarType)
             or not (_power_of_two(last.count) or last.count % (64 // t.size) == 0)
-            or self.program.hom.scalar.body
+            or not straight_line(self.program.hom.scalar.body)
             or any(a.conditional for a in self.program.inp.accesses)
         ):
             return None
@@ -394,6 +407,11 @@ class NestText:
     def _try_vectors(self, vectors: Vectors) -> None:
         """Raises NotVector if the scalar function, the operator or a store has no vector form."""
         printer = VectorPrinter(self.context, vectors)
+        for s in self.program.hom.scalar.body:
+            assert isinstance(s, Declare) and s.value is not None
+            printer.vector(s.value)
+            if printer.varies(s.value):
+                printer.variables[s.name] = s.name
         for e in self.program.hom.scalar.results:
             printer.vector(e)
             vectors.type(e.type)
@@ -922,6 +940,13 @@ class _Tile:
     def _vector_point(self) -> None:
         assert self.vectors is not None
         printer = VectorPrinter(self.context, self.vectors)
+        for s in self.n.program.hom.scalar.body:
+            assert isinstance(s, Declare) and s.value is not None
+            if printer.varies(s.value):
+                self.out.add(f"const {self.vectors.type(s.type)} {s.name} = {printer.vector(s.value)};")
+                printer.variables[s.name] = s.name
+            else:
+                self.out.add(f"const {c_type(s.type)} {s.name} = {self.context.scalar(s.value)};")
         values = [printer.vector(e) for e in self.n.program.hom.scalar.results]
         if self.function is None:
             self._store_vectors(values)

@@ -6,6 +6,7 @@ subclasses answer ``lookup`` (a name's binding) and ``call_user`` (a call of a f
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +14,7 @@ from frontend_c import operators
 from frontend_c.c_types import LOCAL_POINTER, Array, CType, Other, Pointer, Types, Value, Void
 from frontend_c.math_functions import CONSTANTS, MATH
 from frontend_c.parsing import Node, Unit, c_ast, first_token, walk_nodes
-from frontend_c.positions import Positions
+from frontend_c.positions import Positions, PreToken
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
     INT32,
@@ -102,21 +103,21 @@ class Context:
         return NO_SPAN if k is None else self.positions.span(k, k)
 
 
-def _balanced(stream: Sequence[object], first: int, last: int) -> tuple[int, int]:
+def _balanced(stream: Sequence[PreToken], first: int, last: int) -> tuple[int, int]:
     """Widen a range of tokens until each bracket in it has its partner."""
     depth = lowest = 0
     for k in range(first, last + 1):
-        text = stream[k].text  # type: ignore[attr-defined]
+        text = stream[k].text
         depth += (text in "([{") - (text in ")]}") if len(text) == 1 else 0
         lowest = min(lowest, depth)
     missing, open_ = -lowest, depth - lowest
     while missing and first > 0:
         first -= 1
-        missing -= stream[first].text in ("(", "[", "{")  # type: ignore[attr-defined]
+        missing -= stream[first].text in ("(", "[", "{")
     inner = 0
     while open_ and last + 1 < len(stream):
         last += 1
-        text = stream[last].text  # type: ignore[attr-defined]
+        text = stream[last].text
         if text in ("(", "[", "{"):
             inner += 1
         elif text in (")", "]", "}"):
@@ -125,7 +126,7 @@ def _balanced(stream: Sequence[object], first: int, last: int) -> tuple[int, int
     return first, last
 
 
-class Expressions:
+class Expressions(ABC):
     """Converts expressions; raises a ``Refusal`` at the first construct that has no meaning for us."""
 
     def __init__(self, context: Context) -> None:
@@ -134,11 +135,11 @@ class Expressions:
 
     # ------------------------------------------------------------------ for subclasses
 
-    def lookup(self, name: str, node: Node) -> Binding:
-        raise NotImplementedError
+    @abstractmethod
+    def lookup(self, name: str, node: Node) -> Binding: ...
 
-    def call_user(self, name: str, args: Sequence[Node], node: Node) -> Expr:
-        raise NotImplementedError
+    @abstractmethod
+    def call_user(self, name: str, args: Sequence[Node], node: Node) -> Expr: ...
 
     def subscript(self, index: Expr, node: Node) -> Expr:
         """A hook to simplify subscripts."""

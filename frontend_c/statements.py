@@ -13,6 +13,7 @@ becomes a ``While`` turn into flags.  What a counted loop becomes is a subclass'
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -81,11 +82,11 @@ class Statements(Expressions):
 
     # ------------------------------------------------------------------ for subclasses
 
-    def for_loop(self, node: Node) -> list[Out]:
-        raise NotImplementedError
+    @abstractmethod
+    def for_loop(self, node: Node) -> list[Out]: ...
 
-    def return_(self, node: Node) -> list[Out]:
-        raise NotImplementedError
+    @abstractmethod
+    def return_(self, node: Node) -> list[Out]: ...
 
     def call_statement(self, node: Node) -> list[Out]:
         raise refuse("MDH204", "a call whose result is not used", self.span(node))

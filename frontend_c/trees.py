@@ -7,7 +7,23 @@ from dataclasses import replace
 
 from frontend_c.statements import Out
 from lifter.loop_nest import Loop, NestStmt
-from mdh_core.expr import Assign, Const, Declare, Expr, If, Load, Return, Var, While, map_stmts, walk
+from mdh_core.expr import (
+    Assign,
+    Binary,
+    Cast,
+    Declare,
+    Expr,
+    Field,
+    If,
+    Load,
+    Return,
+    Unary,
+    Var,
+    While,
+    base_of,
+    map_stmts,
+    walk,
+)
 from mdh_core.ir import Buffer
 
 
@@ -31,9 +47,7 @@ def targets(body: Sequence[Out]) -> list[Expr]:
     for s in body:
         match s:
             case Assign(target=target):
-                while not isinstance(target, Var | Load):
-                    target = target.a  # type: ignore[union-attr]
-                out.append(target)
+                out.append(base_of(target))
             case Declare(name=name, type=t):
                 out.append(Var(name, t))
             case If(then=then, other=other):
@@ -44,11 +58,10 @@ def targets(body: Sequence[Out]) -> list[Expr]:
 
 
 def may_be_same(a: Expr, b: Expr) -> bool:
-    """May two places be the same memory?"""
-    while not isinstance(a, Var | Load):
-        a = a.a  # type: ignore[union-attr]
-    while not isinstance(b, Var | Load | Const):
-        b = b.a  # type: ignore[union-attr]
+    """May the place ``a`` and what ``b`` reads (a place or a constant) be the same memory?"""
+    a = base_of(a)
+    while isinstance(b, Field | Cast | Unary | Binary):
+        b = b.a
     if isinstance(a, Load) and isinstance(b, Load):
         return True
     return isinstance(a, Var) and isinstance(b, Var) and a.name == b.name

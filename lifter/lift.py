@@ -16,28 +16,27 @@ from dataclasses import dataclass, replace
 
 from lifter.clauses import check_names, check_programs, operators_note, promised
 from lifter.loop_nest import Loop, LoopNest, NestStmt
-from lifter.normalise import Axis, AxisLoop, NormalNest, NormalStmt, normalise
+from lifter.normalise import Axis, NormalNest, normalise
+from lifter.places import Env
 from lifter.polyhedral import Constraint, satisfiable
 from lifter.programs import programs
 from lifter.reductions import Rules
-from lifter.segments import Segment, segments
-from lifter.symbolic import Env, Machine
+from lifter.segments import Segment, expressions, segments
+from lifter.symbolic import Machine
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.expr import (
     Affine,
     Assign,
     Declare,
-    Expr,
     Field,
     If,
-    Load,
     ScalarType,
+    Stmt,
     Type,
     Var,
     While,
-    stmt_exprs,
+    base_of,
     variables,
-    walk,
 )
 from mdh_core.ir import MdhProgram, Size
 
@@ -80,6 +79,9 @@ def lift(nest: LoopNest) -> LiftedNest:
         check_programs(nest, found)
     except Refusal as refusal:
         return LiftedNest(nest, REFUSED, (), (replace(refusal.diagnostic, file=nest.file),))
+    except RecursionError:
+        deep = Diagnostic("MDH211", "an expression of the nest is nested too deeply", nest.file, nest.span)
+        return LiftedNest(nest, REFUSED, (), (deep,))
     notes = (*_information(nest, found), *_extents(nest, normal))
     return LiftedNest(
         nest,
@@ -112,17 +114,9 @@ def _programs(nest: LoopNest, normal: NormalNest) -> tuple[MdhProgram, ...]:
 
 def _wanted(nest: LoopNest, part: Segment, later: Sequence[Segment]) -> frozenset[str]:
     """Outer scalars whose value after a part is read by anyone."""
-    used = {v for s in later for e in _expressions(s.body) for v in variables(e)}
+    used = {v for s in later for e in expressions(s.body) for v in variables(e)}
     live = {s.name for s in nest.scalars if s.live_after or s.name in used}
     return part.results & live
-
-
-def _expressions(body: Sequence[NormalStmt]) -> Iterator[Expr]:
-    for s in body:
-        if isinstance(s, AxisLoop):
-            yield from _expressions(s.body)
-        else:
-            yield from stmt_exprs((s,))
 
 
 def _scalar_types(nest: LoopNest) -> dict[str, Type]:
@@ -140,24 +134,24 @@ def _split_records(body: Sequence[NestStmt]) -> frozenset[str]:
     out = set()
     for s in _statements(body):
         if isinstance(s, Assign) and isinstance(s.target, Field):
-            base = next(n for n in walk(s.target) if isinstance(n, (Var, Load)))
+            base = base_of(s.target)
             out.add(base.name if isinstance(base, Var) else base.buffer)
     return frozenset(out)
 
 
-def _statements(body: Sequence[NestStmt]) -> Iterator[NestStmt]:
+def _statements(body: Sequence[NestStmt | Stmt]) -> Iterator[NestStmt | Stmt]:
     for s in body:
         yield s
         match s:
             case If(then=then, other=other):
-                yield from _statements(then)  # type: ignore[arg-type]
-                yield from _statements(other)  # type: ignore[arg-type]
+                yield from _statements(then)
+                yield from _statements(other)
             case While(body=inner):
-                yield from _statements(inner)  # type: ignore[arg-type]
-            case Declare() | Assign():
-                pass
+                yield from _statements(inner)
+            case Loop(body=nested):
+                yield from _statements(nested)
             case _:
-                yield from _statements(s.body)
+                pass
 
 
 # --------------------------------------------------------------------------- what there is to say

@@ -19,7 +19,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Union
 
 from lifter.annotations import Directive
 from mdh_core.expr import Assign, Declare, Expr, Function, If, RecordType, ScalarType, While
@@ -40,7 +39,7 @@ class Loop:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)  # the loop head
 
 
-NestStmt = Union[Loop, Declare, Assign, If, While]
+NestStmt = Loop | Declare | Assign | If | While
 
 
 @dataclass(frozen=True, slots=True)

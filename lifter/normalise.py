@@ -14,7 +14,6 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Union
 
 from lifter.delinearise import FlatAccess, Poly, as_polynomial, find_shape
 from lifter.loop_nest import Loop, LoopNest, NestStmt
@@ -32,13 +31,16 @@ from mdh_core.expr import (
     Expr,
     If,
     Load,
+    Return,
     ScalarType,
     Select,
+    Stmt,
     Unary,
     Var,
     While,
     affine_expr,
     as_affine,
+    base_of,
     map_children,
     map_stmts,
     rewrite,
@@ -102,7 +104,8 @@ class AxisLoop:
     body: tuple[NormalStmt, ...]
 
 
-NormalStmt = Union[AxisLoop, Declare, Assign, If, While]  # noqa: UP007 - AxisLoop comes later
+NormalStmt = AxisLoop | Declare | Assign | If | While
+AnyStmt = NormalStmt | NestStmt | Stmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,23 +138,16 @@ def is_load_of(e: Expr, names: frozenset[str] | set[str]) -> bool:
 # --------------------------------------------------------------------------- statements in general
 
 
-def assigned_scalars(body: Sequence[NormalStmt | NestStmt]) -> set[str]:
+def assigned_scalars(body: Sequence[AnyStmt]) -> set[str]:
     """Names of scalar variables that a statement list assigns (declarations are no assignment)."""
     return {name for t, _ in _targets(body) if (name := _scalar(t)) is not None}
 
 
-def assigned_buffers(body: Sequence[NormalStmt | NestStmt]) -> set[str]:
+def assigned_buffers(body: Sequence[AnyStmt]) -> set[str]:
     return {place.buffer for t, _ in _targets(body) if isinstance(place := base_of(t), Load)}
 
 
-def base_of(target: Expr) -> Expr:
-    """The variable or cell that an assignment to ``target`` changes."""
-    while not isinstance(target, (Var, Load)):
-        target = getattr(target, "a")  # noqa: B009 - Field
-    return target
-
-
-def declared(body: Sequence[NormalStmt | NestStmt]) -> set[str]:
+def declared(body: Sequence[AnyStmt]) -> set[str]:
     """Names declared directly in a statement list (not in inner blocks)."""
     return {s.name for s in body if isinstance(s, Declare)}
 
@@ -161,16 +157,16 @@ def _scalar(target: Expr) -> str | None:
     return base.name if isinstance(base, Var) else None
 
 
-def _targets(body: Sequence[NormalStmt | NestStmt]) -> Iterator[tuple[Expr, Span]]:
+def _targets(body: Sequence[AnyStmt]) -> Iterator[tuple[Expr, Span]]:
     for s in body:
         match s:
             case Assign(target=target, span=span):
                 yield target, span
             case If(then=then, other=other):
-                yield from _targets(then)  # type: ignore[arg-type]
-                yield from _targets(other)  # type: ignore[arg-type]
+                yield from _targets(then)
+                yield from _targets(other)
             case While(body=inner):
-                yield from _targets(inner)  # type: ignore[arg-type]
+                yield from _targets(inner)
             case Loop(body=nested):
                 yield from _targets(nested)
             case AxisLoop(body=axis_body):
@@ -300,7 +296,7 @@ class _Walker:
     def statements(self, body: Sequence[NestStmt], known: dict[str, Expr]) -> tuple[NormalStmt, ...]:
         return tuple(self.statement(s, known) for s in body)
 
-    def statement(self, s: NestStmt, known: dict[str, Expr]) -> NormalStmt:
+    def statement(self, s: NestStmt | Stmt, known: dict[str, Expr]) -> NormalStmt:
         match s:
             case Loop():
                 return self.loop(s, known)
@@ -321,22 +317,22 @@ class _Walker:
                 for inner, wanted in ((then, True), (other, False)):
                     copy = dict(known)
                     with _Guard(self, self.facts_of(c, wanted, copy)):
-                        branches.append(tuple(self.statement(t, copy) for t in inner))  # type: ignore[arg-type]
+                        branches.append(tuple(self.statement(t, copy) for t in inner))
                     after.append(copy)
                 for name in sorted(set(known) | set(after[0]) | set(after[1])):
                     if after[0].get(name) == after[1].get(name) and name in after[0]:
                         known[name] = after[0][name]
                     else:
                         known.pop(name, None)
-                return replace(s, cond=c, then=branches[0], other=branches[1])  # type: ignore[arg-type]
+                return replace(s, cond=c, then=branches[0], other=branches[1])  # type: ignore[arg-type] # loops in it
             case While(cond=cond, body=inner):
-                for name in assigned_scalars(inner):  # type: ignore[arg-type]
+                for name in assigned_scalars(inner):
                     known.pop(name, None)
                 c = self.expression(cond, known, s.span)
                 copy = dict(known)
                 with _Guard(self, ()):
-                    new_body = tuple(self.statement(t, copy) for t in inner)  # type: ignore[arg-type]
-                return replace(s, cond=c, body=new_body)  # type: ignore[arg-type]
+                    new_body = tuple(self.statement(t, copy) for t in inner)
+                return replace(s, cond=c, body=new_body)  # type: ignore[arg-type] # loops in it
         raise AssertionError(s)
 
     def learn(self, name: str, value: Expr | None, known: dict[str, Expr]) -> None:
@@ -609,5 +605,5 @@ def _map_expressions(body: tuple[NormalStmt, ...], f: Callable[[Expr], Expr]) ->
         if isinstance(s, AxisLoop):
             out.append(AxisLoop(s.axis, _map_expressions(s.body, f)))
         else:
-            out += map_stmts((s,), f)  # type: ignore[arg-type]
+            out += [t for t in map_stmts((s,), f) if not isinstance(t, Return)]
     return tuple(out)

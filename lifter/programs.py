@@ -14,10 +14,11 @@ from lifter.dependences import Order, Read, Write, meet, order, why_not_injectiv
 from lifter.legality import why_not_well_defined
 from lifter.loop_nest import LoopNest
 from lifter.normalise import NormalNest, affine_facts, depends_on_data
+from lifter.places import Dims, Entry, Env, Place, is_poison, output_twice, shown
 from lifter.polyhedral import Constraint, reaches, rename, satisfiable
 from lifter.reductions import conjunction, conjuncts
 from lifter.segments import Segment
-from lifter.symbolic import Dims, Entry, Env, Machine, Place, indices, is_poison, output_twice, shown
+from lifter.symbolic import Machine
 from mdh_core.combine import CombineOp, tuple_operator
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
@@ -35,11 +36,13 @@ from mdh_core.expr import (
     Operand,
     RecordType,
     Result,
+    ScalarType,
     Select,
     Stmt,
     Var,
     While,
     affine_expr,
+    affine_index,
     children,
     map_stmts,
     rewrite,
@@ -380,7 +383,7 @@ class _Builder:
         conditional: dict[tuple[str, tuple[Affine, ...]], bool] = {}
         for e, guarded in [*_evaluated(body, False), *((r, False) for r in results)]:
             for load, under in loads(e, guarded):
-                key = (load.buffer, indices(load.index))
+                key = (load.buffer, affine_index(load.index))
                 spans.setdefault(key, load.span)
                 conditional[key] = conditional.get(key, True) and under
         for (buffer, index), under in conditional.items():
@@ -389,7 +392,7 @@ class _Builder:
 
         def operand(n: Expr) -> Expr | None:
             if isinstance(n, Load):
-                return Operand(numbers[n.buffer, indices(n.index)], n.type)
+                return Operand(numbers[n.buffer, affine_index(n.index)], n.type)
             return None
 
         scalar = ScalarFunction(
@@ -405,7 +408,7 @@ class _Builder:
                 reads.append(
                     Read(
                         load.buffer,
-                        indices(load.index),
+                        affine_index(load.index),
                         steady if is_initial else kept,
                         True,
                         is_initial,
@@ -510,7 +513,8 @@ def _as_condition(e: Expr) -> Expr:
         case Select(cond=cond, then=Const(value=then), other=Const(value=other)) if then and not other:
             return cond
         case Select(cond=cond, then=then, other=Const(value=other)) if not other:
-            return Binary("&&", cond, _as_condition(then), then.type)  # type: ignore[arg-type]
+            assert isinstance(then.type, ScalarType)
+            return Binary("&&", cond, _as_condition(then), then.type)
         case _:
             return e
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import permutations
 
 from mdh_core.combine import CombineFunction, arg_operator, left, right, scalar_operator, user_operator
 from mdh_core.expr import (
@@ -400,8 +401,8 @@ def _is_truth_of(e: Expr, a: Expr) -> bool:
         return True
     if isinstance(e, Binary) and e.op == "!=":
         return any(
-            strip(x) == a and isinstance(strip(y), Const) and not getattr(strip(y), "value")  # noqa: B009
-            for x, y in ((e.a, e.b), (e.b, e.a))
+            x == a and isinstance(y, Const) and not y.value
+            for x, y in permutations((strip(e.a), strip(e.b)))
         )
     return False
 

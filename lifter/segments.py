@@ -34,6 +34,7 @@ from mdh_core.expr import (
     Expr,
     If,
     Load,
+    Stmt,
     Type,
     Var,
     While,
@@ -214,16 +215,16 @@ def _mark(name: str, types: dict[str, Type], memory: bool) -> Assign:
 def _uses(s: NormalStmt) -> tuple[set[str], set[str]]:
     names: set[str] = set()
     buffers: set[str] = set()
-    for e in _expressions((s,)):
+    for e in expressions((s,)):
         names |= variables(e)
         buffers |= {n.buffer for n in walk(e) if isinstance(n, Load)}
     return names, buffers
 
 
-def _expressions(body: Sequence[NormalStmt]) -> Iterator[Expr]:
+def expressions(body: Sequence[NormalStmt]) -> Iterator[Expr]:
     for s in body:
         if isinstance(s, AxisLoop):
-            yield from _expressions(s.body)
+            yield from expressions(s.body)
         else:
             yield from stmt_exprs((s,))
 
@@ -231,7 +232,7 @@ def _expressions(body: Sequence[NormalStmt]) -> Iterator[Expr]:
 # --------------------------------------------------------------------------- legality
 
 
-def references(body: Sequence[NormalStmt], axes: tuple[Axis, ...] = ()) -> Iterator[Reference]:
+def references(body: Sequence[NormalStmt | Stmt], axes: tuple[Axis, ...] = ()) -> Iterator[Reference]:
     for s in body:
         match s:
             case AxisLoop(axis=axis, body=inner):
@@ -246,11 +247,11 @@ def references(body: Sequence[NormalStmt], axes: tuple[Axis, ...] = ()) -> Itera
                     yield from _loads(value, axes, span)
             case If(cond=cond, then=then, other=other, span=span):
                 yield from _loads(cond, axes, span)
-                yield from references(then, axes)  # type: ignore[arg-type]
-                yield from references(other, axes)  # type: ignore[arg-type]
+                yield from references(then, axes)
+                yield from references(other, axes)
             case While(cond=cond, body=loop_body, span=span):
                 yield from _loads(cond, axes, span)
-                yield from references(loop_body, axes)  # type: ignore[arg-type]
+                yield from references(loop_body, axes)
 
 
 def _loads(e: Expr, axes: tuple[Axis, ...], span: Span) -> Iterator[Reference]:

@@ -36,7 +36,7 @@ from lowering.parameters import (
     reassociates,
     why_not_legal,
 )
-from mdh_core.expr import Affine, Binary, Call, ScalarType, Select, walk
+from mdh_core.expr import Affine, Binary, Call, ScalarType, Select, stmt_exprs, straight_line, walk
 from mdh_core.ir import Access, MdhProgram
 
 Value = int | str
@@ -121,11 +121,11 @@ def _store_strides(f: Facts, dim: str) -> list[int | None]:
 
 def _has_vector_form(f: Facts) -> bool:
     p = f.program
-    if p.hom.scalar.body or any(a.conditional for a in p.inp.accesses):
+    if not straight_line(p.hom.scalar.body) or any(a.conditional for a in p.inp.accesses):
         return False
     if not all(isinstance(t, ScalarType) and t.kind != "bool" for t in p.component_types):
         return False
-    for e in p.hom.scalar.results:
+    for e in (*p.hom.scalar.results, *stmt_exprs(p.hom.scalar.body)):
         for n in walk(e):
             if isinstance(n, Call) or not isinstance(n.type, ScalarType):
                 return False
@@ -534,6 +534,8 @@ def _seed(
         if d in shared:
             per_core = -(-n // machine.cores) if len(shared) == 1 or d == shared[0] else n
             target = min(per_core, 512 if f.pw else max(64, per_core))
+            if _is_uneven(f):
+                target = max(1, per_core // 16)
             pieces = max(1, round(per_core / max(target, 1)))
             block = _round_up(-(-per_core // pieces), tile) if per_core >= tile else tile
             point[f"block_{d}"] = max(tile, block)
@@ -553,6 +555,13 @@ def _seed(
         if f.pw and _packable(f, b):
             point[f"pack_{b}"] = packed.get(b, "no")
     return _fitting(f, machine, point) if packed else point
+
+
+def _is_uneven(f: Facts) -> bool:
+    """Whether points may cost very different times: loops and calls inside the scalar function."""
+    scalar = f.program.hom.scalar
+    calls = any(isinstance(n, Call) for e in scalar.results for n in walk(e))
+    return calls or not straight_line(scalar.body)
 
 
 def _fitting(f: Facts, machine: Machine, point: Point) -> Point:
@@ -585,8 +594,11 @@ def estimate(
 
 
 def _operations(f: Facts) -> int:
+    scalar = f.program.hom.scalar
     count = sum(
-        isinstance(n, Binary | Select | Call) for e in f.program.hom.scalar.results for n in walk(e)
+        isinstance(n, Binary | Select | Call)
+        for e in (*scalar.results, *stmt_exprs(scalar.body))
+        for n in walk(e)
     )
     return max(1, count + (len(f.program.component_types) if f.pw or f.ps else 0))
 

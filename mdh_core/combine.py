@@ -12,6 +12,7 @@ them, and nothing else knows what an operator does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from mdh_core.expr import (
@@ -127,8 +128,11 @@ def _extremum(comparison: str, e: tuple[Var, Var], t: ScalarType) -> Expr:
     return Select(Binary(comparison, r, l, INT32), r, l, t)
 
 
-# name -> (value from (left, right, type), identity from type, float-only?, integer-only?)
-_TABLE = {
+_Value = Callable[[tuple[Var, Var], ScalarType], Expr]
+_Identity = Callable[[ScalarType], Const]
+
+# name -> (value from (left, right) and type, identity from type, the types that it applies to)
+_TABLE: dict[str, tuple[_Value, _Identity, str]] = {
     "+": (lambda e, t: _infix("+", e, t), lambda t: _number(0, t), "any"),
     "*": (lambda e, t: _infix("*", e, t), lambda t: _number(1, t), "any"),
     "min": (lambda e, t: _extremum("<", e, t), highest, "any"),
@@ -141,7 +145,7 @@ _TABLE = {
     "&&": (lambda e, t: _truth("&&", e, t), lambda t: _number(1, t), "truth"),
     "||": (lambda e, t: _truth("||", e, t), lambda t: _number(0, t), "truth"),
 }
-OPERATOR_NAMES = (*(n for n in _TABLE), "argmin", "argmax")
+OPERATOR_NAMES = (*_TABLE, "argmin", "argmax")
 
 
 def _suffixed(name: str, t: ScalarType) -> str:

@@ -320,6 +320,14 @@ def variables(e: Expr) -> frozenset[str]:
     return frozenset(n.name for n in walk(e) if isinstance(n, Var))
 
 
+def base_of(target: Expr) -> Var | Load:
+    """The variable or cell that an assignment to ``target`` changes."""
+    while not isinstance(target, Var | Load):
+        assert isinstance(target, Field), target
+        target = target.a
+    return target
+
+
 def stmt_exprs(body: tuple[Stmt, ...]) -> Iterator[Expr]:
     """All top-level expressions (targets included) of a statement list, nested ones too."""
     for s in body:
@@ -341,6 +349,11 @@ def stmt_exprs(body: tuple[Stmt, ...]) -> Iterator[Expr]:
                 yield value
             case _:
                 assert_never(s)
+
+
+def straight_line(body: tuple[Stmt, ...]) -> bool:
+    """Whether a body only names values: declarations with initialisers."""
+    return all(isinstance(s, Declare) and s.value is not None for s in body)
 
 
 def map_stmts(body: tuple[Stmt, ...], f: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
@@ -464,6 +477,16 @@ def as_affine(e: Expr) -> Affine | None:
             return y * x.const if x.is_constant else None
         case _:
             return None
+
+
+def affine_index(index: tuple[Expr, ...]) -> tuple[Affine, ...]:
+    """The indices of a ``Load`` whose subscripts are known to be affine."""
+    out = []
+    for e in index:
+        a = as_affine(e)
+        assert a is not None, e
+        out.append(a)
+    return tuple(out)
 
 
 def affine_expr(a: Affine, types: dict[str, ScalarType] | None = None) -> Expr:

@@ -184,8 +184,12 @@ def _test_promises(nest: NestReport) -> None:
         found = check_laws(f, program.functions, random.Random(0))
         if found is not None:
             directive = nest.lifted.nest.directive_span
-            raise refuse("MDH410", f"`{f.name}` is {found}", directive if not nest.regions else NO_SPAN,
-                         help="an operator must be associative and commutative; break ties by an index")  # fmt: skip
+            raise refuse(
+                "MDH410",
+                f"`{f.name}` is {found}",
+                directive if not nest.regions else NO_SPAN,
+                help="an operator must be associative and commutative; break ties by an index",
+            )
 
 
 def toolchain_of(command: CompileCommand) -> Toolchain:

@@ -52,11 +52,10 @@ def random_value(t: Type, rng: random.Random) -> Value:
     return rng.randint(0 if t.kind == "uint" else -5, 9)
 
 
-def check_meaning(nest: LiftedNest, trials: int = 12, seed: int = 1) -> int:
+def check_meaning(nest: LiftedNest, trials: int = 12, seed: int = 1, well_formed: bool = True) -> int:
     """The nest run as loops and the programs give the same; returns how often no dimension was empty."""
     assert nest.status == "lifted", nest.diagnostics
-    for p in nest.program:
-        assert verify(p) == []
+    assert not well_formed or all(verify(p) == [] for p in nest.program)
     rng = random.Random(seed)
     return sum(one_trial(nest, rng, splits=trial % 2 == 1) for trial in range(trials * 2))
 
@@ -109,3 +108,130 @@ def one_trial(nest: LiftedNest, rng: random.Random, splits: bool) -> bool:
 
 def show(params: Mapping[str, Value]) -> str:
     return ", ".join(f"{n}={v}" for n, v in params.items())
+
+
+# --------------------------------------------------------------------------- random nests
+
+
+class RandomNest:
+    """C text of a nest over ``a b c f M`` (written), ``x y`` (read) and the scalars ``s u``."""
+
+    PARAMETERS = (
+        "int n, int m, int s, int u, int *a, int *b, int *c, int *f, int *x, int *y, int M[n][m], int *r"
+    )
+    HEADS = (
+        *("for (int {0} = 0; {0} < n; {0}++)",) * 4,
+        "for (int {0} = 1; {0} < m; {0}++)",
+        "for (int {0} = 0; {0} < m; {0}++)",
+        "for (int {0} = n - 1; {0} >= 0; {0}--)",
+        "for (int {0} = 1; {0} < n; {0} += 2)",
+        "for (int {0} = 0; {0} < 3; {0}++)",
+    )
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.locals = 0
+
+    def text(self) -> str:
+        scalars = self.rng.choice([["s"], ["s", "u"], ["s", "u"], []])
+        depth = self.rng.choice([0, 1, 1, 2])
+        if self.rng.random() < 0.7:
+            return self.loop([], scalars, depth)
+        return self.block([], scalars, depth + 1)
+
+    def one_of(self, **weights: int) -> str:
+        return self.rng.choices(list(weights), list(weights.values()))[0]
+
+    def loop(self, iterators: list[str], scalars: list[str], depth: int) -> str:
+        i = "ijk"[len(iterators)]
+        return f"{self.rng.choice(self.HEADS).format(i)} {self.block([*iterators, i], scalars, depth)}"
+
+    def block(self, iterators: list[str], scalars: list[str], depth: int) -> str:
+        out, scalars = [], list(scalars)
+        if self.rng.random() < 0.4:
+            start = self.rng.choice(
+                ["0", "1", f"x[{self.index(iterators)}]", self.value(iterators, scalars, 1)]
+            )
+            out.append(f"int t{self.locals} = {start};")
+            scalars.append(f"t{self.locals}")
+            self.locals += 1
+        if depth > 0 and (not iterators or self.rng.random() < 0.7):
+            for _ in range(self.rng.choice([1, 1, 2])):
+                if self.rng.random() < 0.3:
+                    out.append(self.statement(iterators, scalars))
+                out.append(self.loop(iterators, scalars, depth - 1))
+                if self.rng.random() < 0.4:
+                    out.append(self.statement(iterators, scalars))
+        else:
+            out += [self.statement(iterators, scalars) for _ in range(self.rng.choice([1, 1, 2]))]
+        return "{ " + " ".join(out) + " }"
+
+    def statement(self, iterators: list[str], scalars: list[str]) -> str:
+        kind = self.one_of(update=5, store=3, guard=1)
+        if kind == "update" and scalars:
+            s = self.rng.choice(scalars)
+            e = self.value(iterators, [], 1)
+            compared = self.rng.choice(["<", ">", "<=", ">="])
+            match self.one_of(combine=5, extremum=2, guarded=1, any=1, position=2):
+                case "combine":
+                    return f"{s} {self.rng.choice(['+=', '-=', '*=', '^='])} {e};"
+                case "extremum":
+                    return f"if ({e} {compared} {s}) {s} = {e};"
+                case "guarded":
+                    return f"if (x[{self.index(iterators)}] > 0) {s} += {e};"
+                case "any":
+                    return f"{s} = {self.value(iterators, scalars, 2)};"
+                case _:
+                    at = self.rng.choice([*iterators, "1"])
+                    return f"if ({e} {compared} {s}) {{ {s} = {e}; {self.rng.choice(scalars)} = {at}; }}"
+        if kind == "guard":
+            then, other = self.statement(iterators, scalars), self.statement(iterators, scalars)
+            return f"if ({self.condition(iterators, scalars)}) {{ {then} }} else {{ {other} }}"
+        place = self.cell(iterators, written=True)
+        e = self.rng.choice([self.value(iterators, scalars, 2), *scalars])
+        guard = f"if ({self.condition(iterators, scalars)}) " if self.rng.random() < 0.1 else ""
+        return f"{guard}{place} {self.rng.choice(['=', '=', '+='])} {e};"
+
+    def value(self, iterators: list[str], scalars: list[str], depth: int) -> str:
+        kind = self.one_of(leaf=3, infix=5, select=1) if depth else "leaf"
+        if kind == "leaf":
+            return self.rng.choice(
+                [
+                    self.cell(iterators),
+                    self.cell(iterators),
+                    *scalars,
+                    *iterators,
+                    str(self.rng.randint(0, 3)),
+                ]
+            )
+        x, y = (self.value(iterators, scalars, depth - 1) for _ in range(2))
+        if kind == "infix":
+            return f"({x} {self.rng.choice('+-*+')} {y})"
+        return f"({self.condition(iterators, scalars)} ? {x} : {y})"
+
+    def condition(self, iterators: list[str], scalars: list[str]) -> str:
+        x, y = (self.value(iterators, scalars, 0) for _ in range(2))
+        return f"{x} {self.rng.choice(['<', '<=', '>', '==', '!='])} {y}"
+
+    def cell(self, iterators: list[str], written: bool = False) -> str:
+        buffer = self.rng.choice("abcMf" if written or self.rng.random() < 0.2 else "xxyM")
+        if buffer == "M":
+            return f"M[{self.index(iterators)}][{self.index(iterators)}]"
+        if buffer == "f":
+            return f"f[({self.index(iterators)}) * m + {self.rng.choice(iterators or ['0'])}]"
+        return f"{buffer}[{self.index(iterators)}]"
+
+    def index(self, iterators: list[str]) -> str:
+        if not iterators:
+            return str(self.rng.randint(0, 2))
+        i, j = self.rng.choice(iterators), self.rng.choice(iterators)
+        kinds = [
+            i,
+            i,
+            i,
+            f"{i} + {self.rng.randint(0, 2)}",
+            f"{i} - 1",
+            str(self.rng.randint(0, 2)),
+            f"{i} + {j}",
+        ]
+        return self.rng.choice(kinds)

@@ -467,8 +467,8 @@ def test_space_enumeration_agrees_with_brute_force() -> None:
         for b in (1, 2, 4, 8)
         for c in ("x", "-")
     )
-    assert all(allows(TOY, p) for p in points)
-    assert not TOY.allows({"A": 1, "B": 2, "C": "x"})
+    assert all(space.allows(TOY, p) for p in points)
+    assert not space.allows(TOY, {"A": 1, "B": 2, "C": "x"})
     with pytest.raises(ValueError, match="unknown names"):
         list(space.valid_points(space.Space((("A", (1,)),), ("B > 0",))))
 

@@ -20,9 +20,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lowering.space import Point, Space, Value
 from mdh_core.diagnostics import Diagnostic, Refusal
 from tuning.runner import COMPILE_FAILED, NOT_GENERATED, UNKNOWN, Outcome
-from tuning.space import Estimate, Point, Space, Value, best_estimated, working_set
+from tuning.space import Estimate, best_estimated, working_set
 
 STRATEGIES = {
     "random": "random_sample",

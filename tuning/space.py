@@ -12,7 +12,6 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
 

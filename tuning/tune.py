@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lowering.space import Point, Space
 from mdh_core.diagnostics import Diagnostic, Refusal
 from tuning.harness import ORIGINAL_ONLY, Candidate, Subject
 from tuning.measure import Measurement, Ratio, measure, quantile, run_bench
@@ -30,7 +31,7 @@ from tuning.runner import (
     Workbench,
 )
 from tuning.search import DEFAULT_STRATEGY, Budget, Evaluation, SearchResult, first_choice, search
-from tuning.space import Estimate, Point, Space
+from tuning.space import Estimate
 from tuning.store import Context, Record, Store, canonical
 from tuning.verify import Case, VerifySummary, verify
 
