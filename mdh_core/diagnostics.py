@@ -68,6 +68,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH407", "error", "clause given twice", "Each clause except sizes, assume and noalias may appear once."),
     ("MDH408", "error", "declared buffers differ from the nest's", "`out` and `inp` must name exactly the buffers that the nest writes and reads."),
     ("MDH409", "error", "unknown name in a clause", "A clause names an iterator, size or buffer that the nest does not have."),
+    ("MDH411", "error", "target is not available", "This version emits OpenMP. A nest whose `target` clause names only others is checked and shown, not emitted."),
     ("MDH410", "error", "combine function is not associative or not commutative", "Random values showed that the declared combine function does not obey the law that the directive promises."),
     # 5xx freshness
     ("MDH501", "error", "splice is stale", "The source nest changed after the generated code was made from it. Run `mdh-lift` on the file again."),

@@ -12,6 +12,8 @@ import json
 import math
 import os
 import random
+import shutil
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
@@ -20,7 +22,7 @@ from lowering.parameters import to_json
 from lowering.space import Point, Space, estimate, tuning_space
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.laws import check_laws
-from mdh_core.source import NO_SPAN, SourceFile
+from mdh_core.source import NO_SPAN, SourceFile, Span
 from mdh_lift import kernels
 from mdh_lift import subject as subjects
 from mdh_lift.findings import Finding
@@ -39,7 +41,7 @@ from tuning import lock as locks
 from tuning.fingerprint import fingerprint
 from tuning.harness import Candidate, Subject
 from tuning.measure import Ratio
-from tuning.runner import COMPILE_FAILED, WRONG_RESULT, Outcome, Toolchain, Workbench
+from tuning.runner import COMPILE_FAILED, CUT_OFF, OK, WRONG_RESULT, Outcome, Toolchain, Workbench
 from tuning.search import Budget, Evaluation, parse_budget
 from tuning.store import Context, Store, StoreError
 from tuning.tune import Settings, TuneResult, Winner, tune
@@ -158,6 +160,10 @@ def prepare(
 ) -> Work:
     """What tuning a lifted nest needs; ``sizes`` of the integer variables instead of the usual ones."""
     assert nest.lifted is not None
+    targets = nest.lifted.nest.directive.targets
+    if targets and "openmp" not in targets:
+        raise refuse("MDH411", f"target `{targets[0]}` is not available", _directive_span(nest),
+                     help="add `openmp` to the clause, or leave it out")  # fmt: skip
     _test_promises(nest)
     plan = kernels.plan(nest.lifted, lines_of(report, nest))
     wanted = {**kernels.sizes_of(nest.lifted), **(sizes or {})}
@@ -192,9 +198,18 @@ def _test_promises(nest: NestReport) -> None:
             )
 
 
+def _directive_span(nest: NestReport) -> Span:
+    """Of the directive in the file as it stands; unknown where regions shift it."""
+    assert nest.lifted is not None
+    return NO_SPAN if nest.regions else nest.lifted.nest.directive_span
+
+
 def toolchain_of(command: CompileCommand) -> Toolchain:
     """The user's compiler and flags; optimising flags of ours where there are none.  Raises MDH801."""
     compiler = command.compiler or find_compiler()
+    if shutil.which(compiler) is None:
+        raise refuse("MDH801", f"the compiler `{compiler}` was not found",
+                     help="name another one in the compile command after `--`")  # fmt: skip
     flags = command.flags
     if not any(f.startswith("-O") for f in flags):
         flags = (*flags, *DEFAULT_FLAGS)
@@ -332,11 +347,13 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
     wrong = [e.outcome for e in result.wrong]
     if wrong:
         findings.append(_about(work, "MDH701", f"emitted code gave a wrong result: {wrong[0].reason}"))
-    failed = len(result.evaluations) - result.reasons.get("ok", 0) - len(wrong)
-    if failed > 0:
-        other = ("ok", WRONG_RESULT)
-        kinds = ", ".join(f"{n} {kind}" for kind, n in result.reasons.items() if kind not in other)
-        reason = next(e.outcome.reason for e in result.evaluations if e.outcome.kind not in other)
+    # slow ones are no fault, wrong ones were told
+    expected = (OK, CUT_OFF, WRONG_RESULT)
+    failed = [e.outcome for e in result.evaluations if e.outcome.kind not in expected]
+    if failed:
+        counts = Counter(outcome.kind for outcome in failed)
+        kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
+        reason = failed[0].reason
         findings.append(_about(work, "MDH606", f"configurations were rejected: {kinds}", (reason,)))
     expression = "\n".join(kernels.expression(p) for p in plan.programs)
     base = Improvement(
