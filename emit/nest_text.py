@@ -43,12 +43,13 @@ from mdh_core.expr import (
     Binary,
     Call,
     Const,
-    Declare,
     Expr,
+    Load,
     ScalarType,
     Select,
     Type,
     Var,
+    named_values,
     straight_line,
     walk,
 )
@@ -75,6 +76,7 @@ class NestText:
         self.scope = nest.accumulate if self.function is not None else nest.tile
         self.visits: list[str] = []  # conditions that hold on the first visit of a cell
         self.slots: list[tuple[str, str, int, int | None]] = []  # reduced loops on threads
+        self.began: dict[str, str] = {}  # where this thread's share of a dimension begins, inside the tile loop
         self.parts: list[str] = []  # temporaries of unfinished cells, one per component
 
     # ------------------------------------------------------------------ outline
@@ -154,6 +156,8 @@ class NestText:
                 self._local_tile()
             elif self.nest.threads[0] <= k < self.nest.threads[1]:
                 self._threads()
+            elif self._is_tile_row(k):
+                self._tile_row(k)
             else:
                 with self._loop(self.nest.loops[k]):
                     self._level(k + 1)
@@ -170,18 +174,85 @@ class NestText:
 
     def _head(self, loop: Loop, variable: str) -> tuple[str | None, str]:
         """A line that computes the end (or None), and the ``for``."""
-        start, n = self.context.at[loop.dim], size_name(loop.dim)
+        line, end = self._end(loop, variable)
         step = f"{variable} += {loop.size}" if loop.size != 1 else f"{variable}++"
+        return line, f"for (long {variable} = {self.context.at[loop.dim]}; {variable} < {end}; {step})"
+
+    def _end(self, loop: Loop, variable: str) -> tuple[str | None, str]:
+        """Where a loop that starts at the current index ends: a line that computes it (or None), its text."""
+        start, n = self.context.at[loop.dim], size_name(loop.dim)
         if loop.count is None:
-            return None, f"for (long {variable} = {start}; {variable} < {n}; {step})"
+            return None, n
         reach = loop.count * loop.size
-        if self._whole(loop, reach):
-            end = str(reach) if start == "0" else f"{start} + {reach}"
-            return None, f"for (long {variable} = {start}; {variable} < {end}; {step})"
-        end = self.context.names.new(f"{variable}_end")
         value = f"{start} + {reach}" if start != "0" else str(reach)
-        line = f"const long {end} = {value} < {n} ? {value} : {n};"
-        return line, f"for (long {variable} = {start}; {variable} < {end}; {step})"
+        if self._whole(loop, reach):
+            return None, value
+        end = self.context.names.new(f"{variable}_end")
+        return f"const long {end} = {value} < {n} ? {value} : {n};", end
+
+    def _is_tile_row(self, k: int) -> bool:
+        """Whether loop ``k`` runs over neighbouring local tiles and nothing stands between it and them."""
+        loop, inner = self.nest.loops[k], self.nest.loops[self.scope :]
+        return (
+            k == self.scope - 1
+            and loop.dim in self.concatenated
+            and any(x.dim == loop.dim for x in inner)
+            and loop_range(inner, loop.dim) == loop.size
+            and self._ordered(loop.dim)
+            and all(pack.at != self.scope for pack in self.nest.packs)
+        )
+
+    def _tile_row(self, k: int) -> None:
+        """Whole tiles in a loop of their own, then what remains; a loop of clipped tiles where others are.
+
+        before   for (k = 0; k < n; k += 16) if (rows are whole && k + 15 < n) { whole } else { clipped }
+        after    if (rows are whole) { for (; k + 16 <= n; k += 16) { whole }  if (k < n) { rest } } else ...
+        """
+        loop, inner, out = self.nest.loops[k], self.nest.loops[self.scope :], self.out
+        others = [x for x in inner if x.dim in self.concatenated and x.dim != loop.dim]
+        rows_whole = self._whole_condition(others)
+        before, d, size = dict(self.context.at), loop.dim, loop.size
+        variable = self._variable(loop)
+        line, end = self._end(loop, variable)
+        if line:
+            out.add(line)
+        vectors = self._vectors(inner)
+        with ExitStack() as stack:
+            if rows_whole is not None:
+                stack.enter_context(out.block(f"if ({rows_whole})"))
+            if rows_whole != "0":
+                out.add(f"long {variable} = {before[d]};")
+                self.context.at[d] = variable
+                with out.block(f"for (; {variable} + {size} <= {end}; {variable} += {size})"):
+                    self._version(inner, full=True, vectors=vectors)
+                if not self._whole(loop, size):
+                    with out.block(f"if ({variable} < {end})"):
+                        self._rest_of_row(inner, vectors, before[d], end, size)
+            if rows_whole is not None:
+                out.middle("} else {")
+                again = self._variable(loop)
+                self.context.at[d] = again
+                with out.block(f"for (long {again} = {before[d]}; {again} < {end}; {again} += {size})"):
+                    self._version(inner, full=False, vectors=None)
+        self.context.at = before
+
+    def _rest_of_row(
+        self, inner: tuple[Loop, ...], vectors: Vectors | None, start: str, end: str, size: int
+    ) -> None:
+        """The last tile of a row: moved back to be whole where points may be computed twice, else clipped."""
+        if not self._may_repeat_points():
+            self._version(inner, full=False, vectors=None)
+            return
+        dim = self.nest.loops[self.scope - 1].dim
+        clipped = self.context.at[dim]
+        last = self.context.names.new(f"{dim}_last")
+        self.out.add(f"const long {last} = {end} - {size};")
+        with self.out.block(f"if ({last} >= {start})"):
+            self.context.at[dim] = last
+            self._version(inner, full=True, vectors=vectors)
+            self.context.at[dim] = clipped
+            self.out.middle("} else {")
+            self._version(inner, full=False, vectors=None)
 
     def _whole(self, loop: Loop, reach: int) -> bool:
         """Whether parts of ``reach`` elements are never clipped: a known size that they divide."""
@@ -201,6 +272,8 @@ class NestText:
             stack.callback(self.visits.pop)
         self.context.at[loop.dim] = variable
         stack.callback(self.context.at.__setitem__, loop.dim, start)
+        stack.callback(self.began.__setitem__, loop.dim, self.began.get(loop.dim, "0"))
+        self.began[loop.dim] = start
         return stack
 
     def _threads(self) -> None:
@@ -217,6 +290,7 @@ class NestText:
                 self.slots.append((variable, self.context.at[loop.dim], loop.size, loop.count))
             heads.append(head)
             self.context.at[loop.dim] = variable
+            self.began[loop.dim] = variable  # cells before it are another thread's
         if pragma:
             self.out.add(pragma)
         with ExitStack() as stack:
@@ -349,6 +423,9 @@ class NestText:
         tiled = [loop for loop in inner if loop.dim in self.concatenated]
         whole = self._whole_condition(tiled)
         vectors = self._vectors(inner)
+        if whole not in (None, "0") and self._may_repeat_points():
+            self._shifted_tile(inner, tiled, vectors)
+            return
         if whole is None:  # no tile, or one that is never clipped
             self._version(inner, full=True, vectors=vectors)
             return
@@ -357,6 +434,38 @@ class NestText:
             return
         with self.out.block(f"if ({whole})"):
             self._version(inner, full=True, vectors=vectors)
+            self.out.middle("} else {")
+            self._version(inner, full=False, vectors=None)
+
+    def _may_repeat_points(self) -> bool:
+        """Whether computing a point twice changes nothing: a map that does not read what it writes."""
+        program = self.program
+        if self.function is not None or any(s.at_last for s in program.out.stores):
+            return False
+        written = {s.buffer for s in program.out.stores}
+        read = {a.buffer for a in program.inp.accesses}
+        read |= {n.buffer for s in program.out.stores for n in walk(s.value) if isinstance(n, Load)}
+        return not written & read
+
+    def _shifted_tile(self, inner: tuple[Loop, ...], tiled: list[Loop], vectors: Vectors | None) -> None:
+        """The last tile of a row is moved back to be whole, over cells that this thread computed before."""
+        before = dict(self.context.at)
+        conditions = []
+        for dim in dict.fromkeys(loop.dim for loop in tiled):
+            if self._whole_condition([x for x in tiled if x.dim == dim]) is None:
+                continue
+            span = loop_range(tiled, dim)
+            at, n, began = before[dim], size_name(dim), self.began.get(dim, "0")
+            if not self._ordered(dim):  # parts are strided: the cells before are not this thread's
+                conditions.append(f"{at} + {span} <= {n}")
+                continue
+            start = self.context.names.new(f"{dim}_start")
+            self.out.add(f"const long {start} = {at} + {span} <= {n} ? {at} : {n} - {span};")
+            conditions.append(f"{start} >= {began}")
+            self.context.at[dim] = start
+        with self.out.block(f"if ({' && '.join(conditions)})"):
+            self._version(inner, full=True, vectors=vectors)
+            self.context.at = dict(before)
             self.out.middle("} else {")
             self._version(inner, full=False, vectors=None)
 
@@ -407,11 +516,11 @@ class NestText:
     def _try_vectors(self, vectors: Vectors) -> None:
         """Raises NotVector if the scalar function, the operator or a store has no vector form."""
         printer = VectorPrinter(self.context, vectors)
-        for s in self.program.hom.scalar.body:
-            assert isinstance(s, Declare) and s.value is not None
-            printer.vector(s.value)
-            if printer.varies(s.value):
-                printer.variables[s.name] = s.name
+        for name, t, value in named_values(self.program.hom.scalar.body):
+            vectors.type(t)
+            printer.vector(value)
+            if printer.varies(value):
+                printer.variables[name] = name
         for e in self.program.hom.scalar.results:
             printer.vector(e)
             vectors.type(e.type)
@@ -940,13 +1049,12 @@ class _Tile:
     def _vector_point(self) -> None:
         assert self.vectors is not None
         printer = VectorPrinter(self.context, self.vectors)
-        for s in self.n.program.hom.scalar.body:
-            assert isinstance(s, Declare) and s.value is not None
-            if printer.varies(s.value):
-                self.out.add(f"const {self.vectors.type(s.type)} {s.name} = {printer.vector(s.value)};")
-                printer.variables[s.name] = s.name
+        for name, t, value in named_values(self.n.program.hom.scalar.body):
+            if printer.varies(value):
+                self.out.add(f"const {self.vectors.type(t)} {name} = {printer.vector(value)};")
+                printer.variables[name] = name
             else:
-                self.out.add(f"const {c_type(s.type)} {s.name} = {self.context.scalar(s.value)};")
+                self.out.add(f"const {c_type(t)} {name} = {self.context.scalar(value)};")
         values = [printer.vector(e) for e in self.n.program.hom.scalar.results]
         if self.function is None:
             self._store_vectors(values)

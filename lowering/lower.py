@@ -48,6 +48,7 @@ from mdh_core.ir import (
 
 TILE_POINTS = 2048  # at most this many points of a register tile are written out
 ACCUMULATOR_BYTES = 1 << 15
+PACK_BYTES = 1 << 26  # of a copy that threads share
 
 
 def size_name(dim: str) -> str:
@@ -474,6 +475,8 @@ def _packs(
             if extents is None:
                 continue
             size = math.prod(extents) * buffer.type.size
+            if size > PACK_BYTES:
+                continue
             if size > machine.stack - private and at >= threads[1]:
                 continue
             private += size if at >= threads[1] else 0

@@ -488,6 +488,8 @@ def _is_legal(f: Facts, machine: Machine, point: Point) -> bool:
 def _seeds(f: Facts, machine: Machine) -> list[Point]:
     """Points worth comparing: every thread choice and vector dimension with usual register tiles."""
     v = vector_length(f, machine)
+    small = [d for d in f.pw if 1 < f.sizes[d] <= 8]
+    unrolled = min(len(small), 2) if math.prod(f.sizes[d] for d in small[-2:]) <= 64 else min(len(small), 1)
     out = []
     for vector in vector_candidates(f):
         lanes = [1] if vector == "-" else [n for n in _lane_counts(f, v) if n <= max(f.sizes[vector], 4)]
@@ -499,7 +501,7 @@ def _seeds(f: Facts, machine: Machine) -> list[Point]:
                 for choice in ("block", "panel") if strided else ("no",):
                     for order in range(min(math.factorial(len(f.cc)), 6)) if strided else (0,):
                         packed = dict.fromkeys(strided, choice)
-                        out.append((vector, width, rows, packed, order))
+                        out += [(vector, width, rows, packed, order, n) for n in range(unrolled + 1)]
     points = [
         _seed(f, machine, threads, *rest) for threads in _thread_choices(f)[:8] for rest in out
     ]
@@ -515,7 +517,9 @@ def _seed(
     rows: int,
     packed: dict[str, str],
     order: int,
+    unrolled: int,
 ) -> Point:
+    """``unrolled``: how many of the innermost short reduced dimensions are written out."""
     point: Point = {
         "threads": threads,
         "vector": vector,
@@ -543,7 +547,8 @@ def _seed(
             point[f"block_{d}"] = max(tile, min(_round_up(n, tile), 512))
     for d in f.pw:
         n = f.sizes[d]
-        point[f"unroll_{d}"] = n if 1 < n <= 8 and d == f.pw[-1] and not packed else 1
+        written_out = unrolled > 0 and 1 < n <= 8 and d in f.pw[-unrolled:] and not packed
+        point[f"unroll_{d}"] = n if written_out else 1
         point[f"block_{d}"] = 0
         if d in shared:
             point[f"block_{d}"] = max(1, min(65536, -(-n // (4 * machine.cores))))
@@ -661,9 +666,14 @@ def _loads(f: Facts, point: Point, vector: str, rows: int, vectors: int) -> floa
     """Operands to load per vector operation, shared over the register tile."""
     loads = 0.0
     for a, _ in _strides(f, vector):
-        own_rows = math.prod(
+        own_rows: float = math.prod(
             int(point.get(f"rows_{d}", 1)) for d in f.cc if any(x.coefficient(d) for x in a.index)
         )
+        for x in a.index:  # rows of a stencil overlap when the reduced dimension is written out
+            u = math.prod(int(point.get(f"unroll_{d}", 1)) for d in f.pw if x.coefficient(d))
+            r = math.prod(int(point.get(f"rows_{d}", 1)) for d in f.cc if x.coefficient(d))
+            if u > 1 and r > 1:
+                own_rows *= (r + u - 1) / (r * u)
         uses_lanes = any(x.coefficient(vector) for x in a.index)
         loads += own_rows * (vectors if uses_lanes else 1) / (rows * vectors)
     return loads

@@ -356,6 +356,12 @@ def straight_line(body: tuple[Stmt, ...]) -> bool:
     return all(isinstance(s, Declare) and s.value is not None for s in body)
 
 
+def named_values(body: tuple[Stmt, ...]) -> list[tuple[str, Type, Expr]]:
+    """Name, type and value of each declaration of a straight-line body."""
+    assert straight_line(body)
+    return [(s.name, s.type, s.value) for s in body if isinstance(s, Declare) and s.value is not None]
+
+
 def map_stmts(body: tuple[Stmt, ...], f: Callable[[Expr], Expr]) -> tuple[Stmt, ...]:
     """The statements with ``f`` applied to every top-level expression (targets included)."""
 
