@@ -501,9 +501,7 @@ class NestText:
             or any(a.conditional for a in self.program.inp.accesses)
         ):
             return None
-        if last.dim not in self.concatenated and (
-            self.function is None or self.function.identity is None
-        ):
+        if self.function is not None and self.function.identity is None:
             return None
         lanes = self.context.names.new("lanes")
         vectors = Vectors(last.dim, lanes, lanes.replace("lanes", "v"))

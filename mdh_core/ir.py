@@ -14,7 +14,8 @@ What goes beyond the published form (mdh.md 2.2, "details an implementation must
 * ``initial`` is, per component, the value that the result is combined with (on the left): the
   accumulator's value before the loops.  It may read buffers at the output position
   (``w[i] += ...`` reads the old ``w[i]``).  For an empty reduced dimension it *is* the result.
-  None means that there is none: results are then defined for non-empty dimensions only.
+  None means that there is none: results are then defined for non-empty dimensions only.  Either all
+  components have one or none has, as an operator combines whole tuples.
 * ``value`` is what is stored, an expression over ``Result(c)``, loads at the output position and
   parameters; plain ``Result(c)`` is the published out_view, anything else is an epilogue.
 * ``at_last`` names ``cc``/``ps`` dimensions of which only the last index is stored (the final value of a

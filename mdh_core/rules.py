@@ -341,10 +341,9 @@ def _initial(p: MdhProgram) -> Problems:
         if any(given):
             yield "there is no operator to combine it with"
         return
-    for c, v in enumerate(f.values):
-        used = {int(n[1:]) for n in variables(v)}
-        if given[c] and not all(given[k] for k in used):
-            yield f"component {c} has one, others that `{f.name}` combines it with have none"
+    if any(given) and not all(given):
+        missing = ", ".join(str(c) for c, g in enumerate(given) if not g)
+        yield f"`{f.name}` combines whole tuples, but component {missing} has none"
 
 
 def _stores_injective(p: MdhProgram) -> Problems:

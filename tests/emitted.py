@@ -23,7 +23,9 @@ from mdh_core.expr import INT64, Affine, Expr, Function, RecordType, Type, Var, 
 from mdh_core.interpreter import BufferValue
 from mdh_core.ir import MdhProgram, Param
 
-FLAGS = ("-O1", "-fopenmp", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function")
+FLAGS = (
+    "-O1", "-fopenmp", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-tautological-compare",
+)  # fmt: skip
 CANARY = 64
 
 
@@ -53,7 +55,7 @@ def with_extents(
                 extents.append(Affine.of(name))
             else:
                 extents.append(Affine.number(n) if t else None)
-        new.append(replace(b, extents=tuple(extents), c_type="", restrict=True))
+        new.append(replace(b, extents=tuple(extents), base=b.name, c_type="", restrict=True))
     return replace(program, buffers=tuple(new), params=(*program.params, *params)), extra
 
 

@@ -257,7 +257,7 @@ def _outputs(
     ]
     is_arg = f.name.startswith("arg")
     combines, scans = set(of_dim.values()) != {"cc"}, "ps" in of_dim.values()
-    arg_starts = is_arg and extras and draw(st.booleans())
+    starts = combines and extras and draw(st.booleans())  # all components have an initial value, or none
     stores: list[Store] = []
     initial: list[Expr | None] = []
     buffers: list[Buffer] = []
@@ -267,12 +267,10 @@ def _outputs(
         value: Expr = Result(c, t)
         if extras and not is_arg and draw(st.integers(0, 3)) == 0:
             value = draw(st.sampled_from(_epilogues(value, place, t)))
-        start: list[Expr | None] = [None]
-        if is_arg:
-            start = [_number(2 if c == 0 else -1, t) if arg_starts else None]
-        elif combines and extras:  # initial values have no index in scanned dimensions
-            start += [_number(1, t), _number(-1, t), *([] if scans else [place])]
-        initial.append(draw(st.sampled_from(start)))
+        start: list[Expr] = [_number(1, t), _number(-1, t), *([] if scans else [place])]
+        if is_arg:  # initial values have no index in scanned dimensions
+            start = [_number(2 if c == 0 else -1, t)]
+        initial.append(draw(st.sampled_from(start)) if starts else None)
         stores.append(Store(f"out{c}", tuple(index), value, last))
         buffers.append(_buffer(f"out{c}", t, len(index)))
     return tuple(initial), tuple(stores), buffers

@@ -82,7 +82,7 @@ def test_spliced_file_passes_its_own_check(source: str, tmp_path: Path) -> None:
     copy.write_bytes(before)
     # speed is no matter here and the machine is shared: --force splices what is verified, fast or not
     done = _mdh_lift(source, "-w", "--force", "--budget", "0", cwd=tmp_path)
-    assert done.returncode in (0, 1), done.stdout + done.stderr
+    assert done.returncode in (0, 1, 4), done.stdout + done.stderr  # 4: too noisy to say how much faster
     assert "MDH7" not in done.stderr and "MDH9" not in done.stderr, done.stderr
     spliced = copy.read_bytes()
     count = sum(p["source"] == source for p in MANIFEST)
