@@ -785,7 +785,9 @@ class _Tile:
             if self.vectors:
                 self.out.add(f"{self.vectors.type(t)} {name}{shape}[vectors_{self.vectors.suffix}];")
             else:
-                self.out.add(f"{c_type(t)} {name}{shape};")
+                # compilers do not see that clipped loops write what they read
+                zero = " = {0}" if shape and not self.full else ""
+                self.out.add(f"{c_type(t)} {name}{shape}{zero};")
         self.have = ""
 
     def _cells(self, vector_axis: bool) -> ExitStack:
