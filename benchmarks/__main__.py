@@ -176,19 +176,20 @@ def main() -> None:
     unknown = [name for name in arguments.cases if name not in known]
     if unknown:
         parser.error(f"unknown case {unknown[0]}; one of {', '.join(known)}")
-    limits = measure_limits()
-    print(
-        f"read {limits.read / 1e9:.1f} GB/s, copy {limits.copy / 1e9:.1f} GB/s, "
-        f"FMA peak {limits.peak_float / 1e9:.0f} GFLOP/s f32, {limits.peak_double / 1e9:.0f} f64",
-        file=sys.stderr,
-    )
-    rows = []
+    rows, measured = [], {}
     for name in arguments.cases or DEFAULT:
+        limits = measured[name] = measure_limits(known[name].traffic)
+        print(
+            f"{name}: read {limits.read / 1e9:.1f} GB/s, copy {limits.copy / 1e9:.1f} GB/s at this size, "
+            f"FMA peak {limits.peak_float / 1e9:.0f} GFLOP/s f32, {limits.peak_double / 1e9:.0f} f64",
+            file=sys.stderr,
+        )
         rows.append(run_case(known[name], limits, arguments.budget, arguments.rounds))
         print(table(rows[-1:]).splitlines()[1], file=sys.stderr)
     print(table(rows))
     if arguments.json:
-        data = {"limits": msgspec.to_builtins(limits), "cases": [r.json() for r in rows]}
+        known_limits = {name: msgspec.to_builtins(x) for name, x in measured.items()}
+        data = {"limits": known_limits, "cases": [r.json() for r in rows]}
         Path(arguments.json).write_text(json.dumps(data, indent=2) + "\n")
 
 

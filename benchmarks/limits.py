@@ -1,6 +1,6 @@
 """The limits of this machine: read bandwidth, copy bandwidth and FMA peak, measured by small C programs.
 
-    read    every core sums an array much larger than the caches; bytes per second
+    read    every core sums its part of an array of the given size; bytes per second
     copy    every core copies with ordinary stores; bytes per second, read and written
     peak    independent vector FMAs in registers, single and double precision; operations per second
 """
@@ -37,8 +37,10 @@ static double read_bytes(const float *a, long n) {
     long parts = omp_get_num_threads(), me = omp_get_thread_num();
     const vf *v = (const vf *)a;
     long m = n / (BYTES / 4), from = m * me / parts, to = m * (me + 1) / parts;
-    for (long i = from; i + 8 <= to; i += 8)
+    for (long i = from; i + 8 <= to; i += 8) {
+#pragma GCC unroll 8
       for (int k = 0; k < 8; k++) s[k] += v[i + k];
+    }
     for (int k = 0; k < 8; k++) total += s[k][0];
   }
   sink = total;
@@ -74,8 +76,8 @@ static double copy_bytes(float *restrict b, const float *restrict a, long n) {
 PEAK(peak_float, vf, float)
 PEAK(peak_double, vd, double)
 
-int main(void) {
-  long n = 1L << 26;
+int main(int argc, char **argv) {
+  long n = argc > 1 ? atol(argv[1]) / 4 / 512 * 512 : 1L << 26;
   float *a = aligned_alloc(64, 4 * n), *b = aligned_alloc(64, 4 * n);
   if (!a || !b) return 1;
 #pragma omp parallel for
@@ -103,15 +105,20 @@ class Limits:
     peak_double: float
 
 
-def measure_limits(compiler: str = "gcc") -> Limits:
-    """Compile and run the measurement (about three seconds)."""
+def measure_limits(working_set: float = 1 << 28, compiler: str = "gcc") -> Limits:
+    """Compile and run the measurement (a few seconds).
+
+    ``working_set``: bytes that are read again and again.  A case whose data stay in a cache has that
+    cache's bandwidth as its limit, so the limit is measured at the case's own size.
+    """
     with tempfile.TemporaryDirectory() as directory:
         source, program = Path(directory, "limits.c"), Path(directory, "limits")
         source.write_text(SOURCE)
         subprocess.run(
-            [compiler, "-O2", "-march=native", "-fopenmp", str(source), "-o", str(program)], check=True
+            [compiler, "-O3", "-march=native", "-fopenmp", str(source), "-o", str(program)], check=True
         )
-        ran = subprocess.run([str(program)], check=True, capture_output=True, text=True)
+        command = [str(program), str(int(working_set))]
+        ran = subprocess.run(command, check=True, capture_output=True, text=True)
     return Limits(**json.loads(ran.stdout))
 
 

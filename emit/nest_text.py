@@ -76,7 +76,7 @@ class NestText:
         self.scope = nest.accumulate if self.function is not None else nest.tile
         self.visits: list[str] = []  # conditions that hold on the first visit of a cell
         self.slots: list[tuple[str, str, int, int | None]] = []  # reduced loops on threads
-        self.began: dict[str, str] = {}  # where this thread's share of a dimension begins, inside the tile loop
+        self.began: dict[str, str] = {}  # where a thread's share of a dimension begins
         self.parts: list[str] = []  # temporaries of unfinished cells, one per component
 
     # ------------------------------------------------------------------ outline

@@ -16,7 +16,7 @@ in; everything else is a choice.
 Layers of the model OpenMP+REG+SIMD: 0 blocks, 1 unused, 2 tiles inside a block, 3 points of a reduced
 dimension inside a block, 4 the register tile, 5 lanes.
 
-Parameters of the k-th program of a nest (k > 0) have the suffix ``@k``.
+Parameters of the k-th program of a nest (k > 0) have the suffix ``_atk``.
 """
 
 from __future__ import annotations
@@ -287,7 +287,10 @@ def tuning_space(
         one = _space(facts(program, n), machine)
         suffix = "" if k == 0 else f"_at{k}"
         names = sorted((name for name, _ in one.parameters), key=len, reverse=True)
-        parameters += [(name + suffix, values) for name, values in one.parameters]
+        chosen = default_point((program,), machine, (n,))
+        for name, values in one.parameters:  # the default is a point of the space
+            extra = (chosen[name],) if name in chosen and chosen[name] not in values else ()
+            parameters.append((name + suffix, (*values, *extra)))
         restrictions += [_suffixed(r, names, suffix) for r in one.restrictions]
     return Space(tuple(parameters), tuple(restrictions))
 

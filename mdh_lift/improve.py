@@ -280,6 +280,7 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
             sizes,
             final,
             estimate=lambda point: estimate(plan.programs, plan.machine, plan.sizes, point),
+            start=[plan.default] if not budget.nothing else (),
             quick_cases=quick,
             settings=settings,
             store=store,

@@ -171,13 +171,14 @@ def search(
     evaluate_batch: EvaluateBatch,
     *,
     order_hint: Estimate | None = None,
+    start: Sequence[Point] = (),
     budget: Budget = Budget(evaluations=200),
     strategy: str = DEFAULT_STRATEGY,
     seed: int = 1,
     remeasure: Remeasure | None = None,
     finalists: int = 4,
 ) -> SearchResult:
-    """Evaluate the model's favourites, then let the strategy go on from the best of them.
+    """Evaluate ``start`` and the model's favourites, then let the strategy go on from the best of them.
 
     Raises ``Refusal`` (MDH605) where Kernel Tuner is not installed, ``ValueError`` for an unknown strategy.
     """
@@ -186,6 +187,7 @@ def search(
         raise ValueError(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
     ledger = _Ledger(space, evaluate_batch, budget)
     first = best_estimated(space, order_hint, _favourites(budget), seed) if order_hint else []
+    first = [*(p for p in start if p not in first), *first]
     kernel_tuner = _kernel_tuner()
     with contextlib.suppress(_Finished):
         ledger.check()

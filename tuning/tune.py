@@ -371,6 +371,7 @@ def tune(
     final_cases: Sequence[Case],
     *,
     estimate: Estimate | None = None,
+    start: Sequence[Point] = (),
     quick_cases: Sequence[Case] | None = None,
     settings: Settings = Settings(),
     store: Store | None = None,
@@ -379,8 +380,9 @@ def tune(
 ) -> TuneResult:
     """Search ``space`` for the fastest candidate at ``sizes`` that passes ``final_cases``.
 
-    ``make_candidate`` may raise ``Refusal`` or ``ValueError`` where there is no code for a point.  With
-    budget 0, or without Kernel Tuner (MDH605 among the diagnostics), the cost model's choice is taken.
+    ``start``: points to try first.  ``make_candidate`` may raise ``Refusal`` or ``ValueError`` where there
+    is no code for a point.  With budget 0, or without Kernel Tuner (MDH605 among the diagnostics), the cost
+    model's choice is taken.
     """
     ran = reference(bench, subject, sizes, settings)
     if ran.kind == ORIGINAL_FAILED and "SIGFPE" in ran.reason and settings.style != "positive":
@@ -391,7 +393,7 @@ def tune(
     original: Reference = ran.data["reference"]
     quick = quick_cases if quick_cases is not None else _quick_cases(sizes, bench.threads, settings)
     tuner = _Tuner(bench, subject, make_candidate, sizes, quick, settings, original, store, context, tell)
-    found, diagnostics = _search(tuner, space, estimate)
+    found, diagnostics = _search(tuner, space, estimate, start)
     winner, found = tuner.choose(found, final_cases)
     if winner is None and found.evaluations:
         diagnostics += (Diagnostic("MDH607", "no candidate survived: " + _counts(found.reasons)),)
@@ -409,7 +411,7 @@ def _quick_cases(sizes: Mapping[str, int | float], threads: int, settings: Setti
 
 
 def _search(
-    tuner: _Tuner, space: Space, estimate: Estimate | None
+    tuner: _Tuner, space: Space, estimate: Estimate | None, start: Sequence[Point]
 ) -> tuple[SearchResult, tuple[Diagnostic, ...]]:
     s = tuner.settings
     if s.budget.nothing:
@@ -419,6 +421,7 @@ def _search(
             space,
             tuner.evaluate_batch,
             order_hint=estimate,
+            start=start,
             budget=s.budget,
             strategy=s.strategy,
             seed=s.seed,
