@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from lifter.clauses import check_names, check_programs, operators_note, promised
 from lifter.loop_nest import Loop, LoopNest, NestStmt
@@ -159,6 +160,7 @@ def _statements(body: Sequence[NestStmt | Stmt]) -> Iterator[NestStmt | Stmt]:
 
 def _information(nest: LoopNest, found: tuple[MdhProgram, ...]) -> Iterator[Diagnostic]:
     yield Diagnostic("MDH101", f"lifted to {operators_note(found)}", span=nest.span)
+    yield from _overlaps(nest, found)
     inexact = [op for p in found for op in p.hom.combine if op.function is not None and not op.function.exact]
     if not inexact:
         return
@@ -167,6 +169,26 @@ def _information(nest: LoopNest, found: tuple[MdhProgram, ...]) -> Iterator[Diag
         yield Diagnostic("MDH304", f"`fp(exact)` keeps {listed} sequential", span=nest.span)
     else:
         yield Diagnostic("MDH301", f"{listed} may be computed in another order than written", span=nest.span)
+
+
+def _overlaps(nest: LoopNest, found: tuple[MdhProgram, ...]) -> Iterator[Diagnostic]:
+    """MDH203: pairs of buffers that nothing keeps from sharing memory, one of them written."""
+    written = {s.buffer for p in found for s in p.out.stores}
+    used = {b.name for p in found for b in p.buffers}
+    open_ = [b for b in nest.buffers if b.name in used and not (b.restrict or b.distinct)]
+    pairs = [
+        f"`{a.name}` and `{b.name}`"
+        for a, b in combinations(open_, 2)
+        if {a.name, b.name} & written
+        and not any({a.name, b.name} <= set(group) for group in nest.directive.noalias)
+    ]
+    if pairs:
+        yield Diagnostic(
+            "MDH203",
+            f"{', '.join(pairs)} may overlap; this is tested at run time",
+            span=nest.span,
+            help="`restrict` or a `noalias` clause promises that they do not",
+        )
 
 
 def _extents(nest: LoopNest, normal: NormalNest) -> Iterator[Diagnostic]:

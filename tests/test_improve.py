@@ -87,6 +87,32 @@ def test_file_that_does_not_link_is_an_environment_error(tmp_path: Path) -> None
     assert "MDH80" in done.stderr
 
 
+def test_possible_overlap_is_told(tmp_path: Path) -> None:
+    _file(tmp_path, SAXPY)
+    told = _mdh_lift(tmp_path, "-v", "check", "f.c").stdout
+    assert "info[MDH203]: `x` and `y` may overlap" in told
+    _file(tmp_path, SAXPY.replace("#pragma mdh", "#pragma mdh noalias(x, y)"))
+    assert "MDH203" not in _mdh_lift(tmp_path, "-v", "check", "f.c").stdout
+
+
+def test_target_that_is_not_available(tmp_path: Path) -> None:
+    _file(tmp_path, SAXPY.replace("#pragma mdh", "#pragma mdh target(cuda)"))
+    done = _mdh_lift(tmp_path, "--budget", "0", "f.c")
+    assert done.returncode == 1 and "MDH411" in done.stderr
+    assert "--- a" not in done.stdout
+
+
+def test_candidate_that_fails_is_told_with_its_reason(tmp_path: Path) -> None:
+    """A nest that no kernel can be built for: its array type is unknown before the function."""
+    text = SAXPY.replace("const float *x, float *y)\n{", "const float *x, float *y)\n{\n    typedef struct { float v; } cell;\n    cell *z = (cell *)y;")
+    text = text.replace("y[i] = a * x[i] + y[i];", "z[i].v = a * x[i];")
+    _file(tmp_path, text)
+    done = _mdh_lift(tmp_path, "--budget", "0", "f.c")
+    assert done.returncode in (1, 4)
+    assert "error[MDH" in done.stderr and "Traceback" not in done.stderr
+    assert (tmp_path / "f.c").read_text() == text
+
+
 def test_overlapping_buffers_run_the_original(tmp_path: Path) -> None:
     """The guard is there, and a program that calls the function with overlapping arrays gets C's result."""
     main = """

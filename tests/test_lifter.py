@@ -267,7 +267,7 @@ def test_hand_built_nest():
     assert operators(result) == "i:cc"
     assert [str(a.index[0]) for a in p.inp.accesses] == ["i"] and not p.inp.accesses[0].conditional
     assert [x.name for x in p.params] == ["N"] and {b.name for b in p.buffers} == {"x", "y"}
-    assert [d.code for d in result.diagnostics] == ["MDH101"]
+    assert [d.code for d in result.diagnostics] == ["MDH101", "MDH203"]
 
 
 def test_index_of_data_by_hand():
@@ -345,7 +345,7 @@ def test_json():
         "outputs": [{"buffer": "w", "type": "float", "accesses": [["i"]], "accumulates": True}],
         "scalar_function": "A[0] * v[0]",
     }
-    assert [d["code"] for d in found["diagnostics"]] == ["MDH101", "MDH301"]
+    assert [d["code"] for d in found["diagnostics"]] == ["MDH101", "MDH203", "MDH301"]
 
 
 @pytest.mark.parametrize(("fp", "code"), [("exact", "MDH304"), ("deterministic", "MDH301"), ("fast", "MDH301")])
