@@ -36,6 +36,8 @@ class ScanText:
         # an empty scan still stores its final value if there is an initial one
         keeps = self.has_initial and any(self.scan.dim in s.at_last for s in self.program.out.stores)
         dims = [d.name for d in self.program.hom.dims if not (keeps and d.name == self.scan.dim)]
+        if any(self.program.dim(d).size.constant == 0 for d in dims):
+            return
         condition = " && ".join(f"{size_name(d)} > 0" for d in dims)
         with ExitStack() as stack:
             if condition:

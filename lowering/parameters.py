@@ -217,6 +217,8 @@ def _exact_keeps_order(c: Configuration, p: MdhProgram, m: SystemModel) -> bool:
     """Under fp(exact), reduced points of inexact operators are met in source order, by one thread."""
     if p.fp != "exact" or not reassociates(p):
         return True
+    if p.hom.dims_of("ps") and p.hom.dims_of("pw"):
+        return False  # a scan of reductions is computed row by row: sums of sums
     reduced = [d for d, op in enumerate(p.hom.combine) if op.kind != "cc"]
     for order, assign in (
         (c.scalar_order, c.scalar_assign),

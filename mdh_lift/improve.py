@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from frontend_c.preprocess import CompileCommand, find_compiler
-from lowering.parameters import to_json
+from lowering.parameters import to_json, why_not_legal
 from lowering.space import Point, Space, estimate, tuning_space
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.laws import check_laws
@@ -48,6 +48,10 @@ from tuning.tune import Settings, TuneResult, Winner, tune
 from tuning.verify import Case, VerifySummary, cases_for, size_ladder
 
 DEFAULT_FLAGS = ("-O3", "-march=native")
+_CONTRACTION = (
+    "under `fp(exact)` every bit counts, and compilers choose for each loop whether a*b + c is rounded once"
+    " or twice; `-ffp-contract=off` in the compile command makes them agree"
+)
 Tell = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
 _FINAL_SECONDS = {"verify": 0.2}
 
@@ -173,6 +177,11 @@ def prepare(
                      help="state sizes that belong together with a `sizes(...)` clause")  # fmt: skip
     params = kernels.parameter_values(nest.lifted, variables)
     plan = replace(plan, params=params, sizes=tuple(p.sizes(params) for p in nest.lifted.program))
+    for program, configuration in zip(plan.programs, plan.configurations(plan.default), strict=True):
+        reason = why_not_legal(configuration, program, plan.machine.model)
+        if reason is not None:
+            raise refuse("MDH607", f"no configuration is legal: {reason}", _directive_span(nest),
+                         help="`fp(deterministic)` allows a fixed regrouping")  # fmt: skip
     toolchain = toolchain_of(report.command)
     jobs = options.config.tune.jobs or plan.machine.cores
     bench = Workbench(toolchain, threads=plan.machine.cores, jobs=jobs)
@@ -347,7 +356,8 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
     findings = [Finding(d, work.report.source) for d in result.diagnostics]
     wrong = [e.outcome for e in result.wrong]
     if wrong:
-        findings.append(_about(work, "MDH701", f"emitted code gave a wrong result: {wrong[0].reason}"))
+        notes = (_CONTRACTION,) if plan.lifted.nest.directive.fp == "exact" else ()
+        findings.append(_about(work, "MDH701", f"emitted code gave a wrong result: {wrong[0].reason}", notes))
     # slow ones are no fault, wrong ones were told
     expected = (OK, CUT_OFF, WRONG_RESULT)
     failed = [e.outcome for e in result.evaluations if e.outcome.kind not in expected]

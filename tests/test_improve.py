@@ -87,6 +87,35 @@ def test_file_that_does_not_link_is_an_environment_error(tmp_path: Path) -> None
     assert "MDH80" in done.stderr
 
 
+EPILOGUE = """\
+void gemv(int n, int m, float alpha, float beta, float y[restrict n], float A[restrict n][m], float x[restrict m])
+{
+#pragma mdh fp(exact)
+    for (int i = 0; i < n; i++) {
+        float acc = 1.0f;
+        for (int k = 0; k < m; k++)
+            acc += A[i][k] * x[k];
+        y[i] = alpha * acc + beta * y[i];
+    }
+}
+"""
+
+
+def test_exact_policy_is_bitwise_equal(tmp_path: Path) -> None:
+    _file(tmp_path, EPILOGUE)
+    done = _mdh_lift(tmp_path, "verify", "f.c", "--", "gcc", "-O2", "-ffp-contract=off")
+    assert done.returncode == 0, done.stderr
+    assert "no difference" in done.stdout
+
+
+def test_exact_policy_leaves_a_scan_of_sums_alone(tmp_path: Path) -> None:
+    text = (ROOT / "corpus" / "mbbs.c").read_text().replace("#pragma mdh", "#pragma mdh fp(exact)", 1)
+    _file(tmp_path, text)
+    done = _mdh_lift(tmp_path, "verify", "f.c")
+    assert "MDH607" in done.stderr and "fp(exact)" in done.stderr
+    assert "MDH701" not in done.stderr
+
+
 def test_possible_overlap_is_told(tmp_path: Path) -> None:
     _file(tmp_path, SAXPY)
     told = _mdh_lift(tmp_path, "-v", "check", "f.c").stdout

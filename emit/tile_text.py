@@ -1,0 +1,557 @@
+"""The local tile of a nest as C: accumulators, the points of the tile, what a visit leaves behind.
+
+Two versions of a tile are written.  The *full* one has constant trip counts and, where its code has a
+vector form, accumulators that are vectors: for a cc lanes dimension one lane per cell, for a reduced
+one partial results that are combined at the end (``_folded``), clipped rests going to a scalar ``tail``.
+The other one has clipped loops and scalars.  Accumulators start ``seeded``, from what the cells hold
+before the visit, or ``fresh``, from the identity, and then the prior value joins at the end.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from emit.c_text import c_type, constant
+from emit.kernel_text import NotVector, VectorPrinter, Vectors, repeats_right
+from lowering.lower import Loop, size_name
+from mdh_core.expr import (
+    Binary,
+    Const,
+    Expr,
+    ScalarType,
+    Type,
+    Var,
+    named_values,
+)
+
+if TYPE_CHECKING:
+    from emit.nest_text import NestText
+
+
+class Tile:
+    """One version of the local tile: constant trip counts (``full``) or clipped ones."""
+
+    def __init__(
+        self, nest: NestText, inner: tuple[Loop, ...], full: bool, vectors: Vectors | None
+    ) -> None:
+        self.n = nest
+        self.inner = inner
+        self.full = full
+        self.vectors = vectors
+        self.out, self.context = nest.out, nest.context
+        self.function, self.types = nest.function, nest.types
+        self.start = dict(nest.context.at)
+        tiled = [x for x in inner if x.dim in nest.concatenated]
+        self.lanes = inner[-1] if vectors else None
+        # axes of the accumulators: the tiled cc loops; vectors of the lanes loop last
+        self.axes: list[tuple[Loop, int | str]] = [
+            (x, x.count or 1) for x in tiled if x is not self.lanes
+        ]
+        self.reduces_lanes = self.lanes is not None and self.lanes.dim not in nest.concatenated
+        self.counters: dict[Loop, str] = {}
+        self.tail: list[str] = []
+
+    # ------------------------------------------------------------------ frame
+
+    def write(self) -> None:
+        at = len(self.out.rows)
+        self._points_setup()
+        if self.vectors:
+            assert self.lanes is not None and self.lanes.count is not None
+            width = f"MDH_VECTOR_BYTES / {self.types[0].size}"
+            lanes, count = self.vectors.lanes, self.lanes.count
+            names = f"enum {{ {lanes} = {width} < {count} ? {width} : {count}, "
+            names += f"vectors_{self.vectors.suffix} = {count} / {lanes} }};"
+            pad = "  " * self.out.indent
+            self.out.rows[at:at] = [pad + x for x in (names, *self.vectors.typedefs())]
+
+    def _points_setup(self) -> None:
+        if self.function is None:
+            self._points(0)
+            return
+        self._declare()
+        fresh = self._start_values()
+        self._points(0)
+        self._finish(fresh)
+
+    # ------------------------------------------------------------------ accumulators
+
+    def _declare(self) -> None:
+        names = self.context.names
+        shape = "".join(f"[{count}]" for _, count in self.axes)
+        self.acc = []
+        for t in self.types:
+            name = names.new("acc")
+            self.acc.append(name)
+            if self.vectors:
+                self.out.add(f"{self.vectors.type(t)} {name}{shape}[vectors_{self.vectors.suffix}];")
+            else:
+                # compilers do not see that clipped loops write what they read
+                zero = " = {0}" if shape and not self.full else ""
+                self.out.add(f"{c_type(t)} {name}{shape}{zero};")
+        self.have = ""
+
+    def _cells(self, vector_axis: bool) -> ExitStack:
+        """Loops over the accumulators; sets the dimensions' indices and the counters."""
+        stack = ExitStack()
+        saved_at, saved_counters = dict(self.context.at), dict(self.counters)
+        self.context.at = dict(self.start)
+        stack.callback(self._restore, saved_at, saved_counters)
+        for loop, _ in self.axes:
+            self._counter_loop(loop, stack)
+        if vector_axis and self.vectors:
+            self._vector_loop(stack)
+        return stack
+
+    def _restore(self, at: dict[str, str], counters: dict[Loop, str]) -> None:
+        self.context.at, self.counters = at, counters
+
+    def _counter_loop(self, loop: Loop, stack: ExitStack) -> None:
+        """A loop over parts by number: ``for (r = 0; r < count; r++)``, clipped unless full."""
+        v = self.context.names.new(f"{loop.dim}_r")
+        start, n = self.context.at[loop.dim], size_name(loop.dim)
+        end = str(loop.count)
+        is_tiled = loop.dim in self.n.concatenated
+        if not (self.full and is_tiled):
+            left = f"{n} - ({start})" if not start.replace("_", "a").isalnum() else f"{n} - {start}"
+            trips = f"({left} + {loop.size - 1})/{loop.size}" if loop.size > 1 else left
+            end = self.context.names.new(f"{v}_end")
+            self.out.add(f"const long {end} = {trips} < {loop.count} ? {trips} : {loop.count};")
+        elif loop.count is not None and loop.count > 1 and loop.role == "unrolled":
+            self.out.add(f"#pragma GCC unroll {loop.count}")
+        elif loop.role == "lanes":
+            self.out.add("#pragma omp simd")
+        stack.enter_context(self.out.block(f"for (long {v} = 0; {v} < {end}; {v}++)"))
+        self.counters[loop] = v
+        offset = v if loop.size == 1 else f"{loop.size}*{v}"
+        self.context.at[loop.dim] = offset if start == "0" else f"{start} + {offset}"
+
+    def _vector_loop(self, stack: ExitStack) -> None:
+        assert self.vectors is not None and self.lanes is not None
+        v = self.context.names.new(f"{self.lanes.dim}_v")
+        self.out.add(f"#pragma GCC unroll {self.lanes.count}")
+        head = f"for (long {v} = 0; {v} < vectors_{self.vectors.suffix}; {v}++)"
+        stack.enter_context(self.out.block(head))
+        self.vector_counter = v
+        start = self.context.at[self.lanes.dim]
+        offset = f"{v}*{self.vectors.lanes}"
+        self.context.at[self.lanes.dim] = offset if start == "0" else f"{start} + {offset}"
+
+    def _acc(self, c: int, vector: bool | None = None) -> str:
+        subscripts = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+        if self.vectors if vector is None else vector:
+            subscripts += f"[{self.vector_counter}]"
+        return self.acc[c] + subscripts
+
+    # ------------------------------------------------------------------ start values
+
+    def _prior(self) -> list[str] | None:
+        """What a cell holds before this visit, or None where that is unknown (first part, no initial)."""
+        n, components = self.n, range(len(self.types))
+        initials = [n.initial(c) for c in components]
+        if n.nest.results == "direct":
+            return None if None in initials else [str(x) for x in initials]
+        if n.nest.results == "in place":
+            kept = [n.stored(c) for c in components]
+            first = n.first_visit
+            return [f"{first} ? {i} : {k}" for i, k in zip(initials, kept, strict=True)]
+        if n.parts_are_seeded:
+            first = n.first_visit
+            return [f"{first} ? {i} : {n.part(c)}" if first else str(i) for c, i in enumerate(initials)]
+        return None
+
+    def _start_values(self) -> bool:
+        """Write start values; True if they are identities and the prior value joins at the end."""
+        assert self.function is not None
+        identity = self.function.identity
+        if self.vectors and not self.reduces_lanes and self._seed_vectors():
+            return False
+        if self.vectors:
+            assert identity is not None
+            with self._cells(vector_axis=True):
+                for c, t in enumerate(self.types):
+                    assert isinstance(t, ScalarType)
+                    zero = f"({self.vectors.type(t)}){{0}}"
+                    value = constant(identity[c].value, t)
+                    text = zero if identity[c].value == 0 else f"{value} - {zero}"
+                    self.out.add(f"{self._acc(c)} = {text};")
+            tile = max(self.n.nest.tile - self.n.scope, 0)
+            if self.reduces_lanes and self._reduced_whole(tile) is not None:
+                self._declare_tail(identity)
+            return True
+        prior: list[str] | None
+        with self._cells(vector_axis=False):
+            prior = self._prior()
+            if prior is not None:
+                for c, text in enumerate(prior):
+                    self.out.add(f"{self._acc(c)} = {text};")
+                return False
+            if identity is not None:
+                first = self.n.first_visit
+                kept = self.n.nest.results == "parts" and first
+                for c, t in enumerate(self.types):
+                    assert isinstance(t, ScalarType)
+                    value = constant(identity[c].value, t)
+                    text = f"{first} ? {value} : {self.n.part(c)}" if kept else value
+                    self.out.add(f"{self._acc(c)} = {text};")
+                return False
+        self._declare_have()
+        return False
+
+    def _declare_have(self) -> None:
+        """No identity is known: the first contribution of a part overrides."""
+        self.have = self.context.names.new("have")
+        shape = "".join(f"[{count}]" for _, count in self.axes)
+        self.out.add(f"_Bool {self.have}{shape};")
+        with self._cells(vector_axis=False):
+            first = self.n.first_visit
+            kept = self.n.nest.results == "parts" and first
+            at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+            self.out.add(f"{self.have}{at} = {f'!({first})' if kept else '0'};")
+            for c, t in enumerate(self.types):  # any value: compilers do not see that it is overridden
+                self.out.add(f"{self._acc(c)} = ({c_type(t)}){{0}};")
+            if kept:
+                with self.out.block(f"if ({self.have}{at})"):
+                    for c in range(len(self.types)):
+                        self.out.add(f"{self._acc(c)} = {self.n.part(c)};")
+
+    def _seed_vectors(self) -> bool:
+        """Start cc vectors from the prior value where that is a vector; False if it is not."""
+        at = len(self.out.rows)
+        try:
+            assert self.vectors is not None
+            with self._cells(vector_axis=True):
+                for c in range(len(self.types)):
+                    self._seed_vector(c)
+        except NotVector:
+            del self.out.rows[at:]
+            return False
+        return True
+
+    def _seed_vector(self, c: int) -> None:
+        n, vectors = self.n, self.vectors
+        assert vectors is not None and self.function is not None
+        t = self.types[c]
+        printer = VectorPrinter(self.context, vectors)
+        initial = self.n.program.out.initial[c]
+        identity = self.function.identity
+        if (n.nest.results == "parts" and not n.parts_are_seeded) or initial is None:
+            if identity is None:
+                raise NotVector
+            first_value: Expr = identity[c]
+        else:
+            first_value = initial
+        start = printer.vector(first_value)
+        kept = ""
+        if n.nest.results == "in place":
+            store = next(s for s in n.program.out.stores if s.plain == c)
+            if n._store_stride(store, vectors.dim) != 1:
+                raise NotVector
+            kept = f"*(const {vectors.unaligned(t)} *)&{n.stored(c)}"
+        elif n.nest.results == "parts" and n.first_visit:
+            if [d.name for d in n.program.hom.dims_of("cc")][-1:] != [vectors.dim]:
+                raise NotVector
+            kept = f"*(const {vectors.unaligned(t)} *)&{n.part(c)}"
+        if kept:
+            with self.out.block(f"if ({n.first_visit})"):
+                self.out.add(f"{self._acc(c)} = {start};")
+                self.out.middle("} else {")
+                self.out.add(f"{self._acc(c)} = {kept};")
+        else:
+            self.out.add(f"{self._acc(c)} = {start};")
+
+    def _declare_tail(self, identity: tuple[Const, ...]) -> None:
+        shape = "".join(f"[{count}]" for _, count in self.axes)
+        for t in self.types:
+            name = self.context.names.new("tail")
+            self.tail.append(name)
+            self.out.add(f"{c_type(t)} {name}{shape};")
+        with self._cells(vector_axis=False):
+            for c, e in enumerate(identity):
+                self.out.add(f"{self._tail(c)} = {constant(e.value, e.type)};")
+
+    def _tail(self, c: int) -> str:
+        return self.tail[c] + "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+
+    # ------------------------------------------------------------------ points
+
+    def _points(self, k: int, scalar_lanes: bool = False) -> None:
+        """Loops ``inner[k:]`` and the point itself."""
+        tile = max(self.n.nest.tile - self.n.scope, 0)
+        if k == tile and not scalar_lanes and self._reduced_tile(k):
+            whole = self._reduced_whole(k)
+            if whole is not None:
+                with self.out.block(f"if ({whole})"):
+                    self._tile_loops(k, whole=True)
+                    self.out.middle("} else {")
+                    self._tile_loops(k, whole=False)
+                return
+            self._tile_loops(k, whole=True)
+            return
+        self._tile_loops(k, whole=False)
+
+    def _reduced_tile(self, k: int) -> bool:
+        return any(x.dim not in self.n.concatenated for x in self.inner[k:])
+
+    def _reduced_whole(self, k: int) -> str | None:
+        reduced = [x for x in self.inner[k:] if x.dim not in self.n.concatenated]
+        return self.n._whole_condition(reduced)
+
+    def _tile_loops(self, k: int, whole: bool) -> None:
+        if k == len(self.inner):
+            self._point()
+            return
+        loop = self.inner[k]
+        tile = max(self.n.nest.tile - self.n.scope, 0)
+        with ExitStack() as stack:
+            saved_at, saved_counters = dict(self.context.at), dict(self.counters)
+            stack.callback(self._restore, saved_at, saved_counters)
+            if loop.dim in self.n.concatenated:
+                if loop is self.lanes:
+                    self._vector_loop(stack)
+                else:
+                    self._counter_loop(loop, stack)
+            elif loop is self.lanes and whole:
+                self._vector_loop(stack)
+            elif whole and k >= tile and loop.count is not None:
+                v = self.context.names.new(f"{loop.dim}_r")
+                start = self.context.at[loop.dim]
+                if loop.role == "unrolled":
+                    self.out.add(f"#pragma GCC unroll {loop.count}")
+                stack.enter_context(self.out.block(f"for (long {v} = 0; {v} < {loop.count}; {v}++)"))
+                offset = v if loop.size == 1 else f"{loop.size}*{v}"
+                self.context.at[loop.dim] = offset if start == "0" else f"{start} + {offset}"
+            else:
+                variable = self.n._variable(loop)
+                line, head = self.n._head(loop, variable)
+                if line:
+                    self.out.add(line)
+                stack.enter_context(self.out.block(head))
+                self.context.at[loop.dim] = variable
+            in_scalar_tail = self.reduces_lanes and not whole and k >= tile
+            if k < tile:
+                self._points(k + 1)
+            elif k + 1 == len(self.inner):
+                self._point(tail=in_scalar_tail)
+            else:
+                self._tile_loops(k + 1, whole)
+
+    def _point(self, tail: bool = False) -> None:
+        if self.reduces_lanes and (tail or not self._in_vector_loop()):
+            self._scalar_point(tail=True)
+        elif self.vectors:
+            self._vector_point()
+        else:
+            self._scalar_point(tail=False)
+
+    def _in_vector_loop(self) -> bool:
+        assert self.vectors is not None and self.lanes is not None
+        return self.vectors.lanes in self.context.at[self.lanes.dim]
+
+    def _vector_point(self) -> None:
+        assert self.vectors is not None
+        printer = VectorPrinter(self.context, self.vectors)
+        for name, t, value in named_values(self.n.program.hom.scalar.body):
+            if printer.varies(value):
+                self.out.add(f"const {self.vectors.type(t)} {name} = {printer.vector(value)};")
+                printer.variables[name] = name
+            else:
+                self.out.add(f"const {c_type(t)} {name} = {self.context.scalar(value)};")
+        values = [printer.vector(e) for e in self.n.program.hom.scalar.results]
+        if self.function is None:
+            self._store_vectors(values)
+            return
+        if len(values) > 1 or not isinstance(self.function.values[0], Binary):
+            values = [self._named_vector(v, t) for v, t in zip(values, self.types, strict=True)]
+        self._combine_vectors([self._acc(c) for c in range(len(values))], values)
+
+    def _named_vector(self, text: str, t: Type) -> str:
+        assert self.vectors is not None
+        name = self.context.names.new("v")
+        self.out.add(f"const {self.vectors.type(t)} {name} = {text};")
+        return name
+
+    def _store_vectors(self, values: list[str]) -> None:
+        assert self.vectors is not None
+        stores = self.n.program.out.stores
+        if len(stores) > 1 or stores[0].plain is None:
+            values = [self._named_vector(v, t) for v, t in zip(values, self.types, strict=True)]
+        printer = VectorPrinter(self.context, self.vectors, results=dict(enumerate(values)))
+        texts = [printer.vector(s.value) for s in stores]
+        if len(stores) > 1:
+            texts = [
+                self._named_vector(x, self.n.program.buffer(s.buffer).type)
+                for x, s in zip(texts, stores, strict=True)
+            ]
+        for s, text in zip(stores, texts, strict=True):
+            t = self.n.program.buffer(s.buffer).type
+            target = self.context.subscript(s.buffer, s.index)
+            self.out.add(f"*({self.vectors.unaligned(t)} *)&{target} = {text};")
+
+    def _scalar_point(self, tail: bool) -> None:
+        scalar = self.n.program.hom.scalar
+        with ExitStack() as stack:
+            if scalar.body:
+                stack.enter_context(self.out.block(""))
+                self.out.rows[-1] = "  " * (self.out.indent - 1) + "{"
+                for line in self.context.printer().statements(scalar.body):
+                    self.out.add(line)
+            values = [self.context.scalar(e) for e in scalar.results]
+            if self.function is None:
+                self.n.store_all(self.n._named(values) if len(values) > 1 or self._reads_result() else values)
+                return
+            if len(values) > 1 or repeats_right(self.function):
+                values = self.n._named(values)
+            accs = [self._tail(c) if tail else self._acc(c) for c in range(len(values))]
+            if self.have and not tail:
+                at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+                with self.out.block(f"if ({self.have}{at})"):
+                    self.n.accumulate(accs, values)
+                    self.out.middle("} else {")
+                    for a, v in zip(accs, values, strict=True):
+                        self.out.add(f"{a} = {v};")
+                    self.out.add(f"{self.have}{at} = 1;")
+            else:
+                self.n.accumulate(accs, values)
+
+    def _reads_result(self) -> bool:
+        return any(s.plain is None for s in self.n.program.out.stores)
+
+    # ------------------------------------------------------------------ finishing a visit
+
+    def _finish(self, fresh: bool) -> None:
+        if self.vectors and self.reduces_lanes:
+            with self._cells(vector_axis=False):
+                self._finish_cell(self._folded(), fresh=True)
+        elif self.vectors:
+            with self._cells(vector_axis=True):
+                if not fresh and self._finish_vector():
+                    return
+                lane = self.context.names.new("lane")
+                assert self.lanes is not None
+                lanes = self._lanes_in_memory([self._acc(c) for c in range(len(self.types))])
+                with self.out.block(f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"):
+                    saved = dict(self.context.at)
+                    self.context.at[self.lanes.dim] += f" + {lane}"
+                    self._finish_cell([f"{a}[{lane}]" for a in lanes], fresh)
+                    self.context.at = saved
+        else:
+            with self._cells(vector_axis=False):
+                self._finish_cell([self._acc(c) for c in range(len(self.types))], fresh)
+
+    def _folded(self) -> list[str]:
+        """All lanes of a reduced dimension (and the scalar tail) as one value per component.
+
+        Vectors are combined first and the lanes of the last one read from memory, so that the
+        accumulators themselves are never indexed by a variable and stay in registers.
+        """
+        assert self.vectors is not None and self.function is not None
+        vectors, names = self.vectors, self.context.names
+        subscripts = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+        totals = []
+        for c, t in enumerate(self.types):
+            totals.append(names.new("total"))
+            self.out.add(f"{vectors.type(t)} {totals[c]} = {self.acc[c]}{subscripts}[0];")
+        v = names.new("v")
+        assert self.lanes is not None
+        self.out.add(f"#pragma GCC unroll {self.lanes.count}")
+        with self.out.block(f"for (long {v} = 1; {v} < vectors_{vectors.suffix}; {v}++)"):
+            right = [f"{a}{subscripts}[{v}]" for a in self.acc]
+            self._combine_vectors(totals, right)
+        lanes, results = self._lanes_in_memory(totals), []
+        for c, t in enumerate(self.types):
+            name = names.new("sum" if self.function.name == "+" else "r")
+            start = self._tail(c) if self.tail else ""
+            if not start:
+                assert self.function.identity is not None and isinstance(t, ScalarType)
+                start = constant(self.function.identity[c].value, t)
+            self.out.add(f"{c_type(t)} {name} = {start};")
+            results.append(name)
+        lane = names.new("lane")
+        with self.out.block(f"for (long {lane} = 0; {lane} < {vectors.lanes}; {lane}++)"):
+            self.n.accumulate(results, [f"{a}[{lane}]" for a in lanes])
+        return results
+
+    def _lanes_in_memory(self, texts: list[str]) -> list[str]:
+        """Arrays with the lanes of vectors."""
+        assert self.vectors is not None
+        out = []
+        for c, t in enumerate(self.types):
+            name = self.context.names.new("lanes_of")
+            self.out.add(f"{c_type(t)} {name}[{self.vectors.lanes}];")
+            self.out.add(f"*({self.vectors.unaligned(t)} *){name} = {texts[c]};")
+            out.append(name)
+        return out
+
+    def _combine_vectors(self, left: list[str], right: list[str]) -> None:
+        """``left = left ⊛ right`` for vector texts."""
+        assert self.vectors is not None and self.function is not None
+        e = self.function.values[0]
+        if (
+            len(left) == 1
+            and isinstance(e, Binary)
+            and isinstance(e.a, Var)
+            and isinstance(e.b, Var)
+            and e.a.name == "l0"
+        ):
+            self.out.add(f"{left[0]} {e.op}= {right[0]};")
+            return
+        variables = {f"l{c}": a for c, a in enumerate(left)} | {f"r{c}": v for c, v in enumerate(right)}
+        combine = VectorPrinter(self.context, self.vectors, variables=variables)
+        new = [combine.vector(v) for v in self.function.values]
+        if len(new) > 1:
+            new = [self._named_vector(v, t) for v, t in zip(new, self.types, strict=True)]
+        for a, v in zip(left, new, strict=True):
+            self.out.add(f"{a} = {v};")
+
+    def _finish_cell(self, results: list[str], fresh: bool) -> None:
+        n = self.n
+        mode = n.nest.results
+        if mode == "direct":
+            n.store_all(n.with_initial(results) if fresh else results)
+            return
+        if fresh and (mode == "in place" or n.parts_are_seeded):
+            prior = n._named([str(x) for x in self._prior() or []])
+            assert self.function is not None
+            results = self.context.combined(self.function, prior, results)
+            results = n._named(results) if len(results) > 1 else results
+        elif fresh and mode == "parts" and n.first_visit:
+            assert self.function is not None
+            kept = [n.part(c) for c in range(len(self.types))]
+            joined = self.context.combined(self.function, kept, results)
+            results = [f"{n.first_visit} ? {r} : {j}" for r, j in zip(results, joined, strict=True)]
+            results = n._named(results) if len(results) > 1 else results
+        for c, r in enumerate(results):
+            self.out.add(f"{n.stored(c) if mode == 'in place' else n.part(c)} = {r};")
+
+    def _finish_vector(self) -> bool:
+        """Store whole vectors; False (and nothing written) where a store has no vector form."""
+        n, vectors = self.n, self.vectors
+        assert vectors is not None
+        at = len(self.out.rows)
+        results = {c: self._acc(c) for c in range(len(self.types))}
+        try:
+            if n.nest.results == "parts":
+                if [d.name for d in n.program.hom.dims_of("cc")][-1:] != [vectors.dim]:
+                    raise NotVector
+                for c, t in enumerate(self.types):
+                    self.out.add(f"*({vectors.unaligned(t)} *)&{n.part(c)} = {results[c]};")
+                return True
+            printer = VectorPrinter(self.context, vectors, results=results)
+            texts = []
+            for s in n.program.out.stores:
+                if s.at_last or n._store_stride(s, vectors.dim) != 1:
+                    raise NotVector
+                text = printer.vector(s.value)
+                t = n.program.buffer(s.buffer).type
+                if len(n.program.out.stores) > 1:
+                    text = self._named_vector(text, t)
+                texts.append((s, t, text))
+            for s, t, text in texts:
+                target = self.context.subscript(s.buffer, s.index)
+                self.out.add(f"*({vectors.unaligned(t)} *)&{target} = {text};")
+        except NotVector:
+            del self.out.rows[at:]
+            return False
+        return True
