@@ -267,8 +267,8 @@ def _reference(n: Load, axes: tuple[Axis, ...], written: bool, span: Span) -> Re
 
 def _check(normal: NormalNest, first: Sequence[NormalStmt], second: Sequence[NormalStmt]) -> None:
     """Raises MDH213 if the second part, at an earlier iteration, meets the first at a later one."""
-    for a in set(references(first)):
-        for b in set(references(second)):
+    for a in dict.fromkeys(references(first)):
+        for b in dict.fromkeys(references(second)):
             if a.buffer != b.buffer or not (a.written or b.written):
                 continue
             common = [x.name for x, y in zip(a.axes, b.axes, strict=False) if x.name == y.name]

@@ -81,8 +81,10 @@ class Improvement:
         """Label and value of what there is to tell."""
         rows = []
         if self.outcomes:
-            rejected = sum(self.outcomes.values()) - self.outcomes.get("ok", 0)
+            slow = self.outcomes.get(CUT_OFF, 0)
+            rejected = sum(self.outcomes.values()) - self.outcomes.get(OK, 0) - slow
             tried = f"{sum(self.outcomes.values())} configurations"
+            tried += f", {slow} of them given up as slow" if slow else ""
             rows.append(("tuned", tried + (f", {rejected} rejected" if rejected else "")))
         if self.verification is not None:
             v = self.verification
@@ -377,8 +379,9 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
     if winner is None:
         return replace(base, findings=tuple(findings))
     verdict = _verdict(work, winner, stage)
-    findings += verdict
     spliceable = not verdict or options.force
+    if not options.force:  # with --force the summary's figures say it
+        findings += verdict
     part = None
     if spliceable and stage in ("all", "splice"):
         assert plan.lifted is not None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -377,3 +380,23 @@ def test_refusal_names_places_and_help():
     assert d.code == "MDH213" and d.span and d.related and d.help
     assert d.notes == ("a cell is read 1 iteration of `i` before it is written",)
     assert "`a[i + 1]`" in d.message and "`a[i]`" in d.message
+
+
+def test_diagnostics_do_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
+    """The same place of the same access is named in every run."""
+    (tmp_path / "f.c").write_text(
+        "void f(int t, int n, float a[n][n], float b[n][n])\n{\n#pragma mdh\n"
+        "    for (int k = 0; k < t; k++) {\n"
+        "        for (int i = 1; i < n - 1; i++)\n            for (int j = 1; j < n - 1; j++)\n"
+        "                b[i][j] = a[i-1][j] + a[i+1][j] + a[i][j-1] + a[i][j+1];\n"
+        "        for (int i = 1; i < n - 1; i++)\n            for (int j = 1; j < n - 1; j++)\n"
+        "                a[i][j] = b[i][j];\n    }\n}\n"
+    )
+    root = Path(__file__).parent.parent
+    told = set()
+    for seed in ("0", "1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(root)}
+        command = [sys.executable, "-m", "mdh_lift", "--format", "concise", "check", "f.c"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
+        told.add(done.stdout)
+    assert len(told) == 1 and "error[MDH213]" in told.pop()
