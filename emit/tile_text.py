@@ -155,7 +155,9 @@ class Tile:
         if n.nest.results == "in place":
             kept = [n.stored(c) for c in components]
             first = n.first_visit
-            return [f"{first} ? {i} : {k}" for i, k in zip(initials, kept, strict=True)]
+            return [
+                k if i == k else f"{first} ? {i} : {k}" for i, k in zip(initials, kept, strict=True)
+            ]
         if n.parts_are_seeded:
             first = n.first_visit
             return [f"{first} ? {i} : {n.part(c)}" if first else str(i) for c, i in enumerate(initials)]
@@ -253,7 +255,7 @@ class Tile:
             if [d.name for d in n.program.hom.dims_of("cc")][-1:] != [vectors.dim]:
                 raise NotVector
             kept = f"*(const {vectors.unaligned(t)} *)&{n.part(c)}"
-        if kept:
+        if kept and kept != start:
             with self.out.block(f"if ({n.first_visit})"):
                 self.out.add(f"{self._acc(c)} = {start};")
                 self.out.middle("} else {")

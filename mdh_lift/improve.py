@@ -44,7 +44,7 @@ from tuning.measure import Ratio
 from tuning.runner import COMPILE_FAILED, CUT_OFF, OK, WRONG_RESULT, Outcome, Toolchain, Workbench
 from tuning.search import Budget, Evaluation, parse_budget
 from tuning.store import Context, Store, StoreError
-from tuning.tune import Settings, TuneResult, Winner, tune
+from tuning.tune import Settings, TuneResult, Winner, text_hash, tune
 from tuning.verify import Case, VerifySummary, cases_for, size_ladder
 
 DEFAULT_FLAGS = ("-O3", "-march=native")
@@ -340,8 +340,9 @@ def _quick(ladder: list[dict[str, int]], settings: Settings, threads: int) -> li
     return [Case(s, data, threads, settings.seed or 1, settings.bitwise) for s in chosen]
 
 
-def candidate(plan: kernels.Plan, point: Point) -> Candidate:
-    kernel = plan.kernel(point)
+def candidate(plan: kernels.Plan, point: Point, described: bool = False) -> Candidate:
+    """What a point would put into the source."""
+    kernel = plan.kernel(point, described)
     configurations = [to_json(c) for c in plan.configurations(point)]
     return Candidate(
         kernel.text, kernel.call, kernels.after_text(plan.lifted), json.dumps(configurations, sort_keys=True)
@@ -439,7 +440,7 @@ def _lock_entry(work: Work, winner: Winner) -> locks.Entry:
         work.size_class,
         work.hash,
         {"point": dict(winner.point)},
-        winner.text_hash,
+        text_hash(candidate(work.plan, winner.point, described=True)),
         winner.ratio,
         winner.verification.as_json(),
         tune_options.seed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -49,9 +50,14 @@ class Plan:
     def configurations(self, point: Point) -> tuple[Configuration, ...]:
         return configuration_at(self.programs, self.machine, self.sizes, point)
 
-    def kernel(self, point: Point) -> Kernel:
-        """The OpenMP kernel with a point of the search space."""
+    def kernel(self, point: Point, described: bool = True) -> Kernel:
+        """The OpenMP kernel with a point of the search space.
+
+        ``described``: the header names the configuration.  A search leaves that out, so that points that
+        give the same code give the same text and are measured once.
+        """
         nest = self.lifted.nest
+        configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())
         return emit_openmp(
             KernelRequest(
                 kernel_name(nest.function, nest.label),
@@ -62,7 +68,10 @@ class Plan:
                 self.lines,
                 nest.directive.noalias,
                 nest.directive.assume,
-                tuple(line for p in self.programs for line in expression(p, "->", "o").splitlines()),
+                (
+                    *(line for p in self.programs for line in expression(p, "->", "o").splitlines()),
+                    *(textwrap.wrap(configuration, 100) if described else ()),
+                ),
             )
         )
 

@@ -149,8 +149,10 @@ def test_dot_runs_on_all_cores_although_only_a_reduction_is_parallel() -> None:
 def test_guards() -> None:
     text = _text("matmul", assume=("I > 3",))
     assert "if (!(I > 3)) return 0;" in text
-    assert "overlap" in text
-    assert "overlap" not in _text("matmul", noalias=(("A", "B", "C"),))
+    assert "/* A and C overlap */" in text
+    assert "the original runs where: A and C overlap; B and C overlap; not (I > 3)" in text
+    promised = _text("matmul", noalias=(("A", "B", "C"),))
+    assert "promised: A and B and C do not overlap" in promised and "return 0;" not in promised
 
 
 def test_no_fast_math_and_no_headers() -> None:
