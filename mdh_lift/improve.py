@@ -48,6 +48,7 @@ from tuning.tune import Settings, TuneResult, Winner, text_hash, tune
 from tuning.verify import Case, VerifySummary, cases_for, size_ladder
 
 DEFAULT_FLAGS = ("-O3", "-march=native")
+FIXED = "fixed"  # the size class of a nest without integer parameters
 _CONTRACTION = (
     "under `fp(exact)` every bit counts, and compilers choose for each loop whether a*b + c is rounded once"
     " or twice; `-ffp-contract=off` in the compile command makes them agree"
@@ -88,11 +89,16 @@ class Improvement:
             rows.append(("tuned", tried + (f", {rejected} rejected" if rejected else "")))
         if self.verification is not None:
             v = self.verification
-            difference = f"largest difference {v.max_ulp:.3g} ulp" if v.max_ulp else "no difference"
-            rows.append(("verified", f"{v.cases} runs on {len(v.sizes)} sizes, {difference}"))
+            sizes = "1 size" if len(v.sizes) == 1 else f"{len(v.sizes)} sizes"
+            difference = (
+                f"sums differ by at most {v.max_abs:.2g}, within what their order allows"
+                if v.max_ulp
+                else "no difference"
+            )
+            rows.append(("verified", f"{v.cases} runs on {sizes}, {difference}"))
         if self.speedup is not None:
             r = self.speedup
-            at = f" at {self.sizes}" if self.sizes else ""
+            at = " at the fixed sizes" if self.sizes == FIXED else f" at {self.sizes}"
             rows.append(
                 ("speedup", f"{r.median:.2f} x, {r.confidence:.0%} interval {r.low:.2f} to {r.high:.2f}{at}")
             )
@@ -123,7 +129,7 @@ class Work:
 
     @property
     def size_class(self) -> str:
-        return ",".join(f"{n}={v}" for n, v in sorted(self.variables.items())) or "fixed"
+        return ",".join(f"{n}={v}" for n, v in sorted(self.variables.items())) or FIXED
 
     @property
     def hash(self) -> str:
