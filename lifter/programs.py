@@ -118,6 +118,11 @@ def programs(
     return [p.program for p in builder.sorted(parts)]
 
 
+def _program_name(nest: LoopNest) -> str:
+    """The function's name; with the nest's label where that says more than its ordinal 0."""
+    return nest.function if nest.label in ("", "0") else f"{nest.function}_{nest.label}"
+
+
 class _Builder:
     def __init__(
         self,
@@ -421,7 +426,7 @@ class _Builder:
             for s, o in zip(stores, group.outputs, strict=True)
         )
         program = MdhProgram(
-            self.nest.label,
+            _program_name(self.nest),
             (),
             (),
             InputView(tuple(accesses)),
