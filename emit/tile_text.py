@@ -278,10 +278,10 @@ class Tile:
 
     # ------------------------------------------------------------------ points
 
-    def _points(self, k: int, scalar_lanes: bool = False) -> None:
+    def _points(self, k: int) -> None:
         """Loops ``inner[k:]`` and the point itself."""
         tile = max(self.n.nest.tile - self.n.scope, 0)
-        if k == tile and not scalar_lanes and self._reduced_tile(k):
+        if k == tile and self._reduced_tile(k):
             whole = self._reduced_whole(k)
             if whole is not None:
                 with self.out.block(f"if ({whole})"):

@@ -33,7 +33,7 @@ from dataclasses import dataclass, replace
 from lowering.machine import Machine, SystemModel
 from lowering.parameters import Configuration, Layout, Level, output_buffers
 from mdh_core.combine import CC, CombineOp
-from mdh_core.expr import Affine, Expr, Load, Operand, Result, Type, Var, rewrite, stmt_exprs, walk
+from mdh_core.expr import Affine, Load, Operand, Result, Type, stmt_exprs, walk
 from mdh_core.ir import (
     Access,
     Buffer,
@@ -547,8 +547,3 @@ def _can_stay_in_place(program: MdhProgram) -> bool:
             if isinstance(n, Load) and n.buffer in written and n.buffer != s.buffer:
                 return False
     return True
-
-
-def at_point(e: Expr, offsets: dict[str, Expr]) -> Expr:
-    """An expression with dimension variables replaced."""
-    return rewrite(e, lambda n: offsets.get(n.name) if isinstance(n, Var) else None)
