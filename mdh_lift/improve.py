@@ -182,6 +182,7 @@ def prepare(
     variables = subjects.repaired(nest.lifted, wanted)
     if variables is None:
         raise refuse("MDH804", "no sizes were found for which all accesses are inside the arrays",
+                     _directive_span(nest),
                      help="state sizes that belong together with a `sizes(...)` clause")  # fmt: skip
     params = kernels.parameter_values(nest.lifted, variables)
     plan = replace(plan, params=params, sizes=tuple(p.sizes(params) for p in nest.lifted.program))

@@ -219,3 +219,21 @@ int main(void) { matvec(4, 7, w, M, v); printf("%g\\n", w[0]); return 0; }
     _mdh_lift(tmp_path, "-w", "--force", "--budget", "0", "f.c")
     assert b"mdh-lift begin" in path.read_bytes()
     assert _output(path) == expected == "7004\n"
+
+
+def test_nest_without_usable_sizes(tmp_path: Path) -> None:
+    _file(tmp_path, "static float a[4];\n" + SAXPY.replace("y[i] = a * x[i] + y[i]", "a4[i] = 2.0f").replace(
+        "void saxpy(int n, float a, const float *x, float *y)", "void fill(int n)").replace("a4", "a"))
+    done = _mdh_lift(tmp_path, "--budget", "0", "f.c")
+    assert done.returncode == 1
+    assert "error[MDH804]" in done.stderr and "f.c:4" in done.stderr and "sizes(...)" in done.stderr
+
+
+def test_kernel_that_does_not_compile_is_rejected(tmp_path: Path) -> None:
+    """A macro of the file rewrites one of the kernel's own names."""
+    path = _file(tmp_path, "#define i_size 1 +\n" + SAXPY)
+    before = path.read_bytes()
+    done = _mdh_lift(tmp_path, "-w", "--force", "--budget", "0", "f.c")
+    assert "warning[MDH606]" in done.stderr and "compile_failed" in done.stderr
+    assert "error[MDH607]" in done.stderr and done.returncode == 1
+    assert path.read_bytes() == before
