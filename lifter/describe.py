@@ -5,7 +5,7 @@ from __future__ import annotations
 from lifter.lift import LiftedNest
 from mdh_core.diagnostics import Diagnostic
 from mdh_core.expr import BOOL, DOUBLE, FLOAT, INT32, Load, Type, walk
-from mdh_core.ir import MdhProgram
+from mdh_core.ir import HostLoop, MdhProgram, Sequential, Step
 from mdh_core.show import scalar_text
 from mdh_core.source import SourceFile
 
@@ -20,9 +20,21 @@ def to_json(lifted: LiftedNest, source: SourceFile | None = None) -> Json:
         "file": nest.file,
         "line": source.line_col(nest.span.start)[0] if source is not None and nest.span else 0,
         "status": lifted.status,
-        "program": [program_json(p) for p in lifted.program],
+        "program": [step_json(s, source) for s in lifted.program],
         "diagnostics": [diagnostic_json(d, source) for d in lifted.diagnostics],
     }
+
+
+def step_json(step: Step, source: SourceFile | None = None) -> Json:
+    match step:
+        case MdhProgram():
+            return program_json(step)
+        case HostLoop(iterator=iterator, size=size, body=body):
+            inside = [step_json(s, source) for s in body]
+            return {"kind": "host_loop", "iterator": iterator, "extent": str(size), "body": inside}
+        case Sequential(reason=reason, span=span):
+            line = source.line_col(span.start)[0] if source is not None and span else 0
+            return {"kind": "sequential", "line": line, "reason": reason}
 
 
 def program_json(p: MdhProgram) -> Json:

@@ -39,7 +39,7 @@ from mdh_core.expr import (
     base_of,
     variables,
 )
-from mdh_core.ir import MdhProgram, Size
+from mdh_core.ir import Buffer, MdhProgram, Size, Step, programs_of
 
 LIFTED, REFUSED = "lifted", "refused"
 
@@ -62,13 +62,23 @@ class FinalIterator:
 
 @dataclass(frozen=True, slots=True)
 class LiftedNest:
-    """``program``: the nest as ``MdhProgram``s in execution order, empty where it is refused."""
+    """``program``: the nest as steps in execution order, empty where it is refused.
+
+    ``temporaries``: buffers of the emitted kernel alone, with extents that are known before the steps
+    run (scalars have none); without a value at first.
+    """
 
     nest: LoopNest
-    status: str  # "lifted" | "refused"
-    program: tuple[MdhProgram, ...]
+    status: str  # "lifted" | "partial" | "refused"
+    program: tuple[Step, ...]
     diagnostics: tuple[Diagnostic, ...]
     iterators_final: tuple[FinalIterator, ...] = ()
+    temporaries: tuple[Buffer, ...] = ()
+
+    @property
+    def programs(self) -> tuple[MdhProgram, ...]:
+        """All ``MdhProgram``s, those inside of host loops too, in the order of the text."""
+        return tuple(programs_of(self.program))
 
 
 def lift(nest: LoopNest) -> LiftedNest:

@@ -13,27 +13,17 @@ False
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
 import islpy as isl
 
-from mdh_core.expr import Affine
+from mdh_core.expr import Affine, Constraint
+
+__all__ = ["Constraint", "at_least", "equal", "fixed_values", "less", "reaches", "rename", "satisfiable"]
 
 MAX_OPERATIONS = 2_000_000
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Constraint:
-    """``value == 0`` if ``equality``, otherwise ``value >= 0``."""
-
-    value: Affine
-    equality: bool = False
-
-    def renamed(self, names: dict[str, str]) -> Constraint:
-        return Constraint(rename(self.value, names), self.equality)
 
 
 def rename(a: Affine, names: dict[str, str]) -> Affine:

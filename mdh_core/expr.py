@@ -458,6 +458,33 @@ class Affine:
         return out
 
 
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """``value == 0`` if ``equality``, otherwise ``value >= 0``."""
+
+    value: Affine
+    equality: bool = False
+
+    def renamed(self, names: dict[str, str]) -> Constraint:
+        return Constraint(
+            self.value.substitute({old: Affine.of(new) for old, new in names.items()}), self.equality
+        )
+
+    def substitute(self, values: dict[str, Affine]) -> Constraint:
+        return Constraint(self.value.substitute(values), self.equality)
+
+    def holds(self, values: dict[str, int]) -> bool:
+        value = self.value.evaluate(values)
+        return value == 0 if self.equality else value >= 0
+
+    @property
+    def names(self) -> frozenset[str]:
+        return self.value.names
+
+    def __str__(self) -> str:
+        return f"{self.value} {'=' if self.equality else '>='} 0"
+
+
 def as_affine(e: Expr) -> Affine | None:
     """The affine value of an integer expression, or None; integer casts are looked through."""
     match e:

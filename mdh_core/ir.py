@@ -1,7 +1,9 @@
 """The high-level representation: ``out_view ∘ md_hom ∘ inp_view`` as frozen values.
 
+    step     ::= MdhProgram | HostLoop(iterator, size, body: step*) | Sequential(body: stmt*, reason)
     program  ::= MdhProgram(params, buffers, functions, out: OutputView, hom: MdHom, inp: InputView)
-    hom      ::= MdHom(dims: Dim+, scalar: ScalarFunction, combine: CombineOp+)   # one op per dim
+    hom      ::= MdHom(dims: Dim*, scalar: ScalarFunction, combine: CombineOp*,   # one op per dim
+                       domain: Constraint*)                       # none: the whole box
     dim      ::= Dim(name, size: Size)                            # index set [0, size)
     scalar   ::= ScalarFunction(body: stmt*, results: expr+)      # one expression per component
     inp      ::= InputView(accesses: Access*)
@@ -21,6 +23,20 @@ What goes beyond the published form (mdh.md 2.2, "details an implementation must
 * ``at_last`` names ``cc``/``ps`` dimensions of which only the last index is stored (the final value of a
   running accumulator, or of a scalar overwritten in every iteration).
 
+``domain`` makes the index set the part of the box ``[0, size) x ...`` where every constraint (affine over
+dimensions and parameters) holds.  Constraints that mention no ``pw`` dimension say which positions the
+result has: nothing is stored elsewhere.  The others say which points contribute to a position; where
+there are none, the result is ``initial``, as for an empty ``pw`` dimension.  ``ps`` and ``at_last``
+dimensions are mentioned in no constraint.
+
+A ``Load`` in the scalar function (``x[idx[i]]``) reads a buffer at indices that are computed from data; the
+program does not write that buffer, and whoever moves the load must keep its conditions.
+
+A nest becomes *steps* that run one after the other.  ``HostLoop`` runs its body for ``iterator`` = 0, 1, …,
+size - 1, in order; the steps inside see the iterator as an integer parameter of this name.
+``Sequential`` holds statements without loops that were not lifted; they run as they stand (``Load`` of
+buffers, a 0-dimensional one for a scalar), with the enclosing iterators as parameters.
+
 Index functions, ``initial`` and ``value`` mention dimensions by name; a dimension's index counts
 from 0.  ``Size`` is ``max(0, ceil(span / step))`` with an affine span over the parameters.
 All reads of a program happen before all of its writes, except that a cell may be read at the
@@ -29,10 +45,11 @@ very point that writes it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mdh_core.combine import CombineFunction, CombineOp
-from mdh_core.expr import Affine, Expr, Function, RecordType, Result, ScalarType, Stmt, Type
+from mdh_core.expr import Affine, Constraint, Expr, Function, RecordType, Result, ScalarType, Stmt, Type
 from mdh_core.source import NO_SPAN, Span
 
 
@@ -122,6 +139,7 @@ class MdHom:
     dims: tuple[Dim, ...]
     scalar: ScalarFunction
     combine: tuple[CombineOp, ...]
+    domain: tuple[Constraint, ...] = ()
 
     @property
     def function(self) -> CombineFunction | None:
@@ -182,3 +200,45 @@ class MdhProgram:
     @property
     def component_types(self) -> tuple[Type, ...]:
         return tuple(e.type for e in self.hom.scalar.results)
+
+
+@dataclass(frozen=True, slots=True)
+class HostLoop:
+    """``body`` for ``iterator`` = 0 … size - 1 in this order.
+
+    reason  the code of the diagnostic that tells why the loop is no dimension (MDH213, MDH207 …)
+    """
+
+    iterator: str
+    size: Size
+    body: tuple[Step, ...]
+    source_name: str = field(default="", compare=False)
+    reason: str = field(default="", compare=False)
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Sequential:
+    """Statements that stay as they were; ``reason``: the code of the diagnostic that tells why.
+
+    ``params``, ``buffers``, ``functions``: what the statements mention, as in a program.
+    """
+
+    body: tuple[Stmt, ...]
+    params: tuple[Param, ...]
+    buffers: tuple[Buffer, ...]
+    functions: tuple[Function, ...] = ()
+    reason: str = field(default="", compare=False)
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+Step = MdhProgram | HostLoop | Sequential
+
+
+def programs_of(steps: Iterable[Step]) -> Iterator[MdhProgram]:
+    """All programs, in the order of the text."""
+    for s in steps:
+        if isinstance(s, MdhProgram):
+            yield s
+        elif isinstance(s, HostLoop):
+            yield from programs_of(s.body)

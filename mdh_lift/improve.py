@@ -185,7 +185,7 @@ def prepare(
                      _directive_span(nest),
                      help="state sizes that belong together with a `sizes(...)` clause")  # fmt: skip
     params = kernels.parameter_values(nest.lifted, variables)
-    plan = replace(plan, params=params, sizes=tuple(p.sizes(params) for p in nest.lifted.program))
+    plan = replace(plan, params=params, sizes=tuple(p.sizes(params) for p in nest.lifted.programs))
     for program, configuration in zip(plan.programs, plan.configurations(plan.default), strict=True):
         reason = why_not_legal(configuration, program, plan.machine.model)
         if reason is not None:
@@ -201,7 +201,7 @@ def prepare(
 def _test_promises(nest: NestReport) -> None:
     """The laws that a directive promises for a user's function, on random values.  Raises MDH410."""
     assert nest.lifted is not None
-    for program in nest.lifted.program:
+    for program in nest.lifted.programs:
         f = program.hom.function
         if f is None or not f.promised:
             continue

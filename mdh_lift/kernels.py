@@ -40,7 +40,7 @@ class Plan:
 
     @property
     def programs(self) -> tuple[MdhProgram, ...]:
-        return self.lifted.program
+        return self.lifted.programs
 
     @property
     def default(self) -> Point:
@@ -90,7 +90,7 @@ def plan(lifted: LiftedNest, lines: str = "") -> Plan:
         raise refuse(
             "MDH804", f"`{lifted.nest.name}` cannot be run by itself: {reason}", lifted.nest.span
         ) from None
-    return Plan(lifted, this_machine(), params, tuple(p.sizes(params) for p in lifted.program), lines)
+    return Plan(lifted, this_machine(), params, tuple(p.sizes(params) for p in lifted.programs), lines)
 
 
 # --------------------------------------------------------------------------- sizes
@@ -114,7 +114,7 @@ def variables_of(lifted: LiftedNest) -> dict[str, Param]:
 
 def sizes_of(lifted: LiftedNest) -> dict[str, int]:
     """A value for every integer variable: that of the first ``sizes`` clause, or one that makes some work."""
-    dims = {d.name for p in lifted.program for d in p.hom.dims if d.size.constant is None}
+    dims = {d.name for p in lifted.programs for d in p.hom.dims if d.size.constant is None}
     extent = _USUAL_EXTENTS.get(max(1, len(dims)), _MANY_DIMENSIONS)
     sizes = _sizes_with(lifted, extent)
     while extent > 1 and _points(lifted, sizes) > _MOST_POINTS:
@@ -136,10 +136,10 @@ def _sizes_with(lifted: LiftedNest, extent: int) -> dict[str, int]:
 
 def _shaping(lifted: LiftedNest) -> set[str]:
     """Names in extents of dimensions and buffers, and in index functions (leading dimensions)."""
-    found: list[Affine] = [d.size.span for p in lifted.program for d in p.hom.dims]
-    for b in (*lifted.nest.buffers, *(b for p in lifted.program for b in p.buffers)):
+    found: list[Affine] = [d.size.span for p in lifted.programs for d in p.hom.dims]
+    for b in (*lifted.nest.buffers, *(b for p in lifted.programs for b in p.buffers)):
         found += [e for e in b.extents if e is not None]
-    for p in lifted.program:
+    for p in lifted.programs:
         found += [x for a in p.inp.accesses for x in a.index] + [x for s in p.out.stores for x in s.index]
     return {name for a in found for name in a.names}
 
@@ -147,7 +147,7 @@ def _shaping(lifted: LiftedNest) -> set[str]:
 def _points(lifted: LiftedNest, sizes: Mapping[str, int]) -> int:
     """Iteration points of the largest program."""
     params = parameter_values(lifted, sizes)
-    return max((math.prod(p.sizes(params).values()) for p in lifted.program), default=0)
+    return max((math.prod(p.sizes(params).values()) for p in lifted.programs), default=0)
 
 
 def parameter_values(lifted: LiftedNest, sizes: Mapping[str, int | float]) -> dict[str, int]:
@@ -173,7 +173,7 @@ def kernel_name(function: str, label: str) -> str:
 
 def after_text(lifted: LiftedNest) -> str:
     """C statements that give iterators declared before the nest the values that the loops leave in them."""
-    names = {p.name: p.value for q in lifted.program for p in q.params if p.value and p.value != p.name}
+    names = {p.name: p.value for q in lifted.programs for p in q.params if p.value and p.value != p.name}
     names |= {p.name: p.value for p in lifted.nest.params if p.value and p.value != p.name}
     return " ".join(_final(f, names) for f in lifted.iterators_final)
 

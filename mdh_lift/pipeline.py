@@ -319,7 +319,7 @@ def spliced_names(path: str, selects: Callable[[str], bool]) -> list[str]:
 
 def emitted(report: FileReport, nest: NestReport, point: Mapping[str, int | str] | None = None) -> str:
     """Kernel and call of a nest at a point of the search space, by default the cost model's first choice."""
-    if nest.lifted is None or not nest.lifted.program:
+    if nest.lifted is None or not nest.lifted.programs:
         return ""
     planned = kernels.plan(nest.lifted, lines=lines_of(report, nest))
     kernel = planned.kernel({**planned.default, **(point or {})})

@@ -26,7 +26,7 @@ def shown(lifted: LiftedNest, form: str = "text", stage: str = "mdh") -> str:
         return "\n".join(_loops(lifted.nest.body)) + "\n"
     if stage == "low":
         return "\n".join(_low(lifted))
-    return "\n".join(isl(p) if form == "isl" else show(p, form) for p in lifted.program)
+    return "\n".join(isl(p) if form == "isl" else show(p, form) for p in lifted.programs)
 
 
 def _loops(body: Sequence[NestStmt], depth: int = 0) -> Iterator[str]:
@@ -73,7 +73,7 @@ def _index(index: Sequence[Affine]) -> str:
 def _low(lifted: LiftedNest) -> Iterator[str]:
     """The loops that the cost model's first choice gives, outermost first."""
     chosen = plan(lifted)
-    for program, configuration in zip(lifted.program, chosen.configurations(chosen.default), strict=True):
+    for program, configuration in zip(lifted.programs, chosen.configurations(chosen.default), strict=True):
         for number, stage in enumerate(lower(program, configuration, chosen.machine).stages):
             yield f"stage {number}: {stage.program.name}"
             if not isinstance(stage, Nest):

@@ -172,7 +172,7 @@ def element_counts(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
     counts = {b.name: _declared(b, params) for b in lifted.nest.buffers}
     if None in counts.values():
         return None
-    for p in lifted.program:
+    for p in lifted.programs:
         if any(a.evaluate(params) < 0 for a in p.assumptions):
             return None
         needed = _needed(p, params)
@@ -224,7 +224,7 @@ def _chain(lifted: LiftedNest, sizes: Sizes) -> int:
     """Length of the longest chain of combined values."""
     params = parameter_values(lifted, sizes)
     longest = 1
-    for p in lifted.program:
+    for p in lifted.programs:
         extents = p.sizes(params)
         longest = max(longest, math.prod(extents[d.name] for d in p.hom.dims_of("pw", "ps")))
     return longest
@@ -245,7 +245,7 @@ def size_ranges(lifted: LiftedNest) -> dict[str, tuple[int, int]]:
 
 def repaired(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
     """The sizes, with leading dimensions enlarged until all accesses are inside; None if that fails."""
-    spans = {n for p in lifted.program for d in p.hom.dims for n in d.size.span.names}
+    spans = {n for p in lifted.programs for d in p.hom.dims for n in d.size.span.names}
     free = [name for name, p in variables_of(lifted).items() if p.name not in spans]
     tried = {name: int(v) for name, v in sizes.items()}
     for _ in range(5):
@@ -260,12 +260,12 @@ def work(lifted: LiftedNest, sizes: Sizes) -> float:
     if element_counts(lifted, sizes) is None:
         return math.inf
     params = parameter_values(lifted, sizes)
-    return float(sum(math.prod(p.sizes(params).values()) for p in lifted.program))
+    return float(sum(math.prod(p.sizes(params).values()) for p in lifted.programs))
 
 
 def data_style(lifted: LiftedNest) -> str:
     """Which generated data keep values in range: sums, or products of few different factors."""
-    functions = [p.hom.function for p in lifted.program if p.hom.function is not None]
+    functions = [p.hom.function for p in lifted.programs if p.hom.function is not None]
     names = {part.strip(" ()") for f in functions for part in f.name.split(",")}
     return "product" if "*" in names else "sum"
 

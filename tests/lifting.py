@@ -37,7 +37,7 @@ def operators(nest: LiftedNest) -> str:
         return nest.diagnostics[0].code
     return "; ".join(
         " ".join(f"{d.name}:{op}" for d, op in zip(p.hom.dims, p.hom.combine, strict=True))
-        for p in nest.program
+        for p in nest.programs
     )
 
 
@@ -55,7 +55,7 @@ def random_value(t: Type, rng: random.Random) -> Value:
 def check_meaning(nest: LiftedNest, trials: int = 12, seed: int = 1, well_formed: bool = True) -> int:
     """The nest run as loops and the programs give the same; returns how often no dimension was empty."""
     assert nest.status == "lifted", nest.diagnostics
-    assert not well_formed or all(verify(p) == [] for p in nest.program)
+    assert not well_formed or all(verify(p) == [] for p in nest.programs)
     rng = random.Random(seed)
     return sum(one_trial(nest, rng, splits=trial % 2 == 1) for trial in range(trials * 2))
 
@@ -69,10 +69,10 @@ def one_trial(nest: LiftedNest, rng: random.Random, splits: bool) -> bool:
     for x in source.params:  # hoisted invariants are values of their own only by name
         if x.value not in ("", x.name):
             params[x.name] = eval(x.value.replace("/", "//"), {}, dict(params))
-    if any(a.evaluate(integers(params)) < 0 for p in nest.program for a in p.assumptions):
+    if any(a.evaluate(integers(params)) < 0 for p in nest.programs for a in p.assumptions):
         return False
     extents: dict[str, tuple[int, ...]] = {}
-    for p in nest.program:
+    for p in nest.programs:
         needed, problems = required_extents(p, params)
         if problems:
             return False
@@ -96,14 +96,14 @@ def one_trial(nest: LiftedNest, rng: random.Random, splits: bool) -> bool:
     after = dict(scalars)
     run_nest(source, params, expected, after)
     got = {name: b.copy() for name, b in start.items()}
-    for p in nest.program:
+    for p in nest.programs:
         run(p, params, got, split=random.Random(rng.random()) if splits else None)
     for b in source.buffers:
         assert got[b.name].data == expected[b.name].data, (b.name, show(params), start)
     for s in source.scalars:
         if s.live_after:
             assert got[s.name].data[0] == after[s.name], (s.name, show(params), start)
-    return all(n > 0 for p in nest.program for n in p.sizes(integers(params)).values())
+    return all(n > 0 for p in nest.programs for n in p.sizes(integers(params)).values())
 
 
 def show(params: Mapping[str, Value]) -> str:

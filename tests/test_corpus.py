@@ -57,7 +57,7 @@ def _nests(source: str) -> dict[str, dict]:  # type: ignore[type-arg]
     text = SourceFile(source, (CORPUS / source).read_bytes())
     lifted = [lift(nest) for nest in read(text, CompileCommand(directory=str(CORPUS))).nests]
     for x in lifted:
-        assert [problem for p in x.program for problem in verify(p)] == []
+        assert [problem for p in x.programs for problem in verify(p)] == []
     return {x.nest.name.split("::", 1)[1]: to_json(x) for x in lifted}
 
 

@@ -213,7 +213,7 @@ def test_random_nests_keep_their_meaning(seed):
         (read_nest,) = nests(text)
         result = lift(read_nest)
         if result.status == "refused":
-            assert result.program == () and result.diagnostics[0].severity == "error"
+            assert result.programs == () and result.diagnostics[0].severity == "error"
             continue
         try:
             check_meaning(result, 3, well_formed=False)
@@ -239,7 +239,7 @@ def test_corpus(entry):
     found = lift(nest)
     wanted = " ".join(f"{d}:{op}" for d, op in zip(entry["dims"], entry["combine_ops"], strict=True))
     assert operators(found) == wanted, found.diagnostics
-    assert all(verify(p) == [] for p in found.program)
+    assert all(verify(p) == [] for p in found.programs)
 
 
 @pytest.mark.parametrize("name", ["gemm_epilogue", "mbbs", "user_op", "matmul_t", "mandelbrot", "argmax_payload"])
@@ -266,7 +266,7 @@ def hand_built(value=None, upper="N", index=None, **rest):
 
 def test_hand_built_nest():
     result = lift(hand_built())
-    (p,) = result.program
+    (p,) = result.programs
     assert operators(result) == "i:cc"
     assert [str(a.index[0]) for a in p.inp.accesses] == ["i"] and not p.inp.accesses[0].conditional
     assert [x.name for x in p.params] == ["N"] and {b.name for b in p.buffers} == {"x", "y"}
@@ -275,7 +275,7 @@ def test_hand_built_nest():
 
 def test_index_of_data_by_hand():
     result = lift(hand_built(index=(Load("x", (Var("i", INT32),), INT32),)))
-    assert (result.status, result.program, operators(result)) == ("refused", (), "MDH214")
+    assert (result.status, result.programs, operators(result)) == ("refused", (), "MDH214")
 
 
 def test_lift_is_a_function():
@@ -292,7 +292,7 @@ def test_accesses_are_merged_and_conditional_ones_marked():
             "",
         )
     )
-    assert [(a.buffer, str(a.index[0]), a.conditional) for a in result.program[0].inp.accesses] == [
+    assert [(a.buffer, str(a.index[0]), a.conditional) for a in result.programs[0].inp.accesses] == [
         ("a", "i", False),
         ("b", "i", True),
         ("a", "i + 1", True),
@@ -301,10 +301,10 @@ def test_accesses_are_merged_and_conditional_ones_marked():
 
 def test_assumptions_of_a_leading_dimension():
     nest = "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) b[i * ld + j] = a[i * ld + j];"
-    (p,) = lifted(program("int n, int m, int ld, int *a, int *b", "", nest, "")).program
+    (p,) = lifted(program("int n, int m, int ld, int *a, int *b", "", nest, "")).programs
     assert [str(a) for a in p.assumptions] == ["ld - m"]
     assert [str(e) for e in p.buffer("b").extents] == ["None", "ld"]
-    (p,) = lifted(program("int n, int m, int ld, int *a, int *b", "", nest, "", "assume(m <= ld)")).program
+    (p,) = lifted(program("int n, int m, int ld, int *a, int *b", "", nest, "", "assume(m <= ld)")).programs
     assert p.assumptions == ()
 
 
@@ -312,7 +312,7 @@ def test_initial_value_and_epilogue():
     nest = (
         "for (int i = 0; i < n; i++) { int s = 3; for (int j = 0; j < n; j++) s += a[j]; b[i] = 2 * s + b[i]; }"
     )
-    (p,) = lifted(program("int n, int *a, int *b", "", nest, "")).program
+    (p,) = lifted(program("int n, int *a, int *b", "", nest, "")).programs
     assert p.out.initial == (Const(3, INT32),)
     assert p.out.stores[0].plain is None and program_json(p)["outputs"][0]["accumulates"]
 
@@ -355,14 +355,14 @@ def test_json():
 def test_floating_point_policy(fp, code):
     nest = "for (int i = 0; i < n; i++) s += a[i];"
     result = lifted(program("int n, float s, float *a, float *r", "", nest, "*r = s;", f"fp({fp})"))
-    assert [d.code for d in result.diagnostics] == ["MDH101", code] and result.program[0].fp == fp
+    assert [d.code for d in result.diagnostics] == ["MDH101", code] and result.programs[0].fp == fp
 
 
 def test_positions_start_before_the_first_index():
     """So that the initial value wins ties with `<` and loses them with `<=`, as in the loop."""
     for name in ("argmin", "argmin_last"):
         result = lifted(program(*ACCEPTED[name][:4]))
-        assert result.program[0].out.initial[-1] == Const(-1, INT64)
+        assert result.programs[0].out.initial[-1] == Const(-1, INT64)
 
 
 def test_legality():
