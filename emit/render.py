@@ -1,8 +1,9 @@
-"""From programs and configurations to the text of one kernel; the only module that imports jinja2.
+"""From steps and configurations to the text of one kernel; the only module that imports jinja2.
 
 A kernel is a ``static int`` function over the nest's scalars and arrays.  It returns 1 when it did all
 the work of the nest and 0, with nothing written, when it declines: buffers overlap, an ``assume``
-does not hold, memory is short.  The caller then runs the original.
+does not hold, memory is short.  The caller then runs the original.  So whatever may decline stands
+before the first step, and holds for all iterations of host loops.
 """
 
 from __future__ import annotations
@@ -10,13 +11,23 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import jinja2
 
 from emit.c_text import affine_text, c_type
+from emit.host_text import (
+    Leaf,
+    Loops,
+    SequentialText,
+    extreme,
+    known_index,
+    largest_size,
+    leaves,
+    raw_strides,
+)
 from emit.kernel_text import Allocation, Context, Lines, Names
 from emit.nest_text import NestText
 from emit.scan_text import ScanText
@@ -25,7 +36,9 @@ from lowering.machine import Machine
 from lowering.parameters import Configuration
 from mdh_core.combine import CC
 from mdh_core.expr import (
+    INT64,
     Affine,
+    Assign,
     Declare,
     Expr,
     If,
@@ -34,37 +47,44 @@ from mdh_core.expr import (
     Stmt,
     Var,
     While,
-    as_affine,
+    base_of,
     map_stmts,
     rewrite,
+    stmt_exprs,
     walk,
 )
-from mdh_core.ir import Buffer, Dim, MdhProgram, Param, Size
+from mdh_core.ir import Buffer, Dim, HostLoop, MdhProgram, Param, Sequential, Size, Step
 
 MAX_TEMPORARY_BYTES = 4 << 30  # more than this in one temporary: decline
 
 
 @dataclass(frozen=True, slots=True)
 class KernelRequest:
-    """What to write: the programs of a nest in order, one configuration each.
+    """What to write: the steps of a nest, and one configuration per program in the order of the text.
 
-    name        C identifier of the function
-    nest        name of the nest, for the header
-    lines       "gemm.c:12-18", for the header
-    noalias     groups of buffers that the user promises not to overlap
-    assume      C conditions over the nest's scalars, tested at run time
-    notes       further header lines (configuration, expression)
+    name          C identifier of the function
+    nest          name of the nest, for the header
+    lines         "gemm.c:12-18", for the header
+    noalias       groups of buffers that the user promises not to overlap
+    assume        C conditions over the nest's scalars, tested at run time
+    notes         further header lines (configuration, expression)
+    temporaries   buffers of the kernel alone; their extents are known before the steps run
+    params        what sizes of host loops may mention besides the parameters of the programs
+    taken         names that the kernel's own variables must not have (macros of the file)
     """
 
     name: str
     nest: str
-    programs: tuple[MdhProgram, ...]
+    steps: tuple[Step, ...]
     configurations: tuple[Configuration, ...]
     machine: Machine
     lines: str = ""
     noalias: tuple[tuple[str, ...], ...] = ()
     assume: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    temporaries: tuple[Buffer, ...] = ()
+    params: tuple[Param, ...] = ()
+    taken: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,38 +110,25 @@ def _environment() -> jinja2.Environment:
 
 def emit_openmp(request: KernelRequest) -> Kernel:
     """The OpenMP kernel of a nest."""
-    programs = _distinct_sizes(request.programs)
-    params, buffers = _interface(programs)
-    taken = _names_of(programs) | {request.name}
-    names = Names(taken)
-    for p in programs:
-        names.taken |= {size_name(d.name) for d in p.hom.dims}
-    body = Lines()
-    allocations: list[Allocation] = []
-    lowered = []
-    for k, (program, configuration) in enumerate(zip(programs, request.configurations, strict=True)):
-        low = lower(program, configuration, request.machine, tag=str(k) if k else "")
-        lowered.append(low)
-        for t in low.temporaries:
-            allocations.append(_temporary(t))
-        with _unless_nothing_is_scanned(program, names, body):
-            for stage in low.stages:
-                context = Context(stage.program, names)
-                if isinstance(stage, Nest):
-                    NestText(stage, context, body).write()
-                else:
-                    ScanText(stage, context, body).write()
-                allocations += context.allocations
-    body.rows = _without_dead_constants(body.rows)
-    written = {s.buffer for p in programs for s in p.out.stores}
-    guards = _guards(request, programs, buffers, written)
-    memory = [_allocation(a) for a in allocations]
-    used = _identifiers([*body.rows, *guards, *(a["value"] for a in memory)])
-    sizes = [line for name, line in _size_lines(programs) if name in used]
+    steps = _distinct_sizes(request.steps, _fixed_names(request))
+    text = _Body(request, steps)
+    text.write()
+    placed = list(leaves(steps))
+    params, buffers = _interface(request, placed)
+    written = _written(placed)
+    guards = _guards(request, placed, buffers, written)
+    own = [b for b in request.temporaries if b.rank]
+    memory = [_allocation(a) for a in (*map(_temporary, own), *text.allocations)]
+    used = _identifiers([*text.body.rows, *guards, *(a["value"] for a in memory)])
+    memory = [a for a in memory if a["name"] in used]
+    scalars = [b for b in request.temporaries if not b.rank and b.name in used]
+    maxima = [f"const long {name} = {value};" for value, name in text.maxima.items() if name in used]
+    used |= _identifiers(maxima)
+    sizes = [line for name, line in _size_lines(placed).items() if name in used] + maxima
     used |= _identifiers(sizes)
     params = [q for q in params if q.name in used]
     buffers = [b for b in buffers if b.name in used]
-    text = (
+    rendered = (
         _environment()
         .get_template("openmp.c.j2")
         .render(
@@ -134,11 +141,94 @@ def emit_openmp(request: KernelRequest) -> Kernel:
             sizes=sizes,
             guards=guards,
             allocations=memory,
-            body=body.rows,
+            scalars=[{"name": b.name, "type": _element(b)} for b in scalars],
+            body=text.body.rows,
         )
     )
     call = f"{request.name}({', '.join([*map(_argument, params), *(_address(b, written) for b in buffers)])})"
-    return Kernel(request.name, text, call, tuple(lowered))
+    return Kernel(request.name, rendered, call, tuple(text.lowered))
+
+
+class _Body:
+    """The statements of a kernel behind its guards and allocations."""
+
+    def __init__(self, request: KernelRequest, steps: tuple[Step, ...]) -> None:
+        self.machine = request.machine
+        self.steps = steps
+        self.configurations = iter(request.configurations)
+        self.names = Names(_taken_names(request, steps))
+        self.body = Lines()
+        self.allocations: list[Allocation] = []
+        self.maxima: dict[str, str] = {}  # value -> variable: sizes that hold in all iterations
+        self.lowered: list[Lowered] = []
+
+    def write(self) -> None:
+        self._steps(self.steps, ())
+        assert next(self.configurations, None) is None, "one configuration per program"
+
+    def _steps(self, steps: tuple[Step, ...], loops: Loops) -> None:
+        for s in steps:
+            match s:
+                case MdhProgram():
+                    self._program(s, loops)
+                case HostLoop():
+                    self._host_loop(s, loops)
+                case Sequential():
+                    SequentialText(_with_iterators(s, loops), self.names, self.body).write()
+
+    def _host_loop(self, loop: HostLoop, loops: Loops) -> None:
+        t, end = loop.iterator, _size_text(loop.size)
+        if loop.size.step != 1:
+            name = self.names.new(size_name(t))
+            self.body.add(f"const long {name} = {end};")
+            end = name
+        with self.body.block(f"for (long {t} = 0; {t} < {end}; {t}++)"):
+            at = len(self.body.rows)
+            self._steps(loop.body, (*loops, loop))
+            used = _identifiers(self.body.rows[at:])
+            lines = _size_lines(leaves(loop.body, (*loops, loop)), len(loops) + 1)
+            pad = "  " * self.body.indent
+            self.body.rows[at:at] = [pad + line for name, line in lines.items() if name in used]
+
+    def _program(self, program: MdhProgram, loops: Loops) -> None:
+        k = len(self.lowered)
+        low = lower(program, next(self.configurations), self.machine, tag=str(k) if k else "")
+        self.lowered.append(low)
+        at = len(self.body.rows)
+        allocations = [_temporary(t) for t in low.temporaries]
+        with _unless_nothing_is_scanned(program, self.names, self.body):
+            for stage in low.stages:
+                context = Context(stage.program, self.names)
+                if isinstance(stage, Nest):
+                    NestText(stage, context, self.body).write()
+                else:
+                    ScanText(stage, context, self.body).write()
+                allocations += context.allocations
+        self.body.rows[at:] = _without_dead_constants(self.body.rows[at:])
+        self.allocations += [self._for_all_iterations(a, program, loops) for a in allocations]
+
+    def _for_all_iterations(self, a: Allocation, program: MdhProgram, loops: Loops) -> Allocation:
+        """The allocation with the greatest values of sizes that change in host loops."""
+        count = a.count
+        for d in program.hom.dims:
+            name = size_name(d.name)
+            if _depth(d.size, loops) and name in _identifiers([count]):
+                text = _size_text(largest_size(d.size, loops))
+                if text not in self.maxima:
+                    self.maxima[text] = self.names.new(f"{name}_max")
+                count = re.sub(rf"\b{name}\b", self.maxima[text], count)
+        return replace(a, count=count)
+
+
+def _with_iterators(s: Sequential, loops: Loops) -> Sequential:
+    known = {p.name for p in s.params}
+    extra = (Param(x.iterator, INT64) for x in loops if x.iterator not in known)
+    return replace(s, params=(*s.params, *extra))
+
+
+def _depth(size: Size, loops: Loops) -> int:
+    """How many of the host loops must have begun before a size is known."""
+    return max((k for k, x in enumerate(loops, 1) if x.iterator in size.span.names), default=0)
 
 
 @contextmanager
@@ -162,10 +252,45 @@ def _unless_nothing_is_scanned(program: MdhProgram, names: Names, body: Lines) -
 # --------------------------------------------------------------------------- interface
 
 
-def _interface(programs: tuple[MdhProgram, ...]) -> tuple[list[Param], list[Buffer]]:
-    params = {p.name: p for program in programs for p in program.params}
-    buffers = {b.name: b for program in programs for b in program.buffers}
+def _interface(
+    request: KernelRequest, placed: list[tuple[Leaf, Loops]]
+) -> tuple[list[Param], list[Buffer]]:
+    """Parameters and buffers that the function may need; those that it does not mention are left out."""
+    params: dict[str, Param] = {}
+    own = {b.name for b in request.temporaries}
+    for leaf, loops in placed:
+        inside = {x.iterator for x in loops}
+        params |= {p.name: p for p in leaf.params if p.name not in inside}
+    iterators = {x.iterator for _, loops in placed for x in loops}
+    sizes = [x.size.span for _, loops in placed for x in loops]
+    sizes += [e for b in request.temporaries for e in b.extents if e is not None]
+    extra = {n: Param(n, INT64, n) for n in sorted({n for a in sizes for n in a.names} - iterators)}
+    params |= {n: p for n, p in (extra | {p.name: p for p in request.params}).items() if n not in params}
+    buffers = {b.name: b for leaf, _ in placed for b in leaf.buffers if b.name not in own}
     return list(params.values()), list(buffers.values())
+
+
+def _written(placed: list[tuple[Leaf, Loops]]) -> set[str]:
+    found: set[str] = set()
+    for leaf, _ in placed:
+        if isinstance(leaf, MdhProgram):
+            found |= {s.buffer for s in leaf.out.stores}
+        else:
+            found |= {x.buffer for x in map(base_of, _targets(leaf.body)) if isinstance(x, Load)}
+    return found
+
+
+def _targets(body: tuple[Stmt, ...]) -> Iterator[Expr]:
+    for s in body:
+        match s:
+            case Assign(target=target):
+                yield target
+            case If(then=then, other=other):
+                yield from _targets((*then, *other))
+            case While(body=inner):
+                yield from _targets(inner)
+            case _:
+                pass
 
 
 def _is_integer(p: Param) -> bool:
@@ -197,18 +322,27 @@ def _address(b: Buffer, written: set[str]) -> str:
     return f"({_qualified(b, written)} *)({b.base or b.name})"
 
 
-def _names_of(programs: tuple[MdhProgram, ...]) -> set[str]:
-    """Every name that the programs use; the kernel's own names avoid them."""
-    names: set[str] = set()
-    for p in programs:
-        names |= {q.name for q in p.params} | {b.name for b in p.buffers} | {f.name for f in p.functions}
-        names -= {d.name for d in p.hom.dims}  # loops take these names themselves
-        for f in p.functions:
-            names |= {n for n, _ in f.params}
-        names |= _declared(p.hom.scalar.body)
-        for b in p.buffers:
+def _fixed_names(request: KernelRequest) -> set[str]:
+    """Names that stand in the kernel as they are, or mean something else in the file."""
+    names = {request.name} | request.taken | _KEYWORDS | {b.name for b in request.temporaries}
+    names |= {p.name for p in request.params}
+    for leaf, loops in leaves(request.steps):
+        names |= {x.iterator for x in loops}
+        names |= {q.name for q in leaf.params} | {b.name for b in leaf.buffers}
+        names |= {f.name for f in leaf.functions}
+        names |= _declared(leaf.body if isinstance(leaf, Sequential) else leaf.hom.scalar.body)
+        for b in leaf.buffers:
             names |= set(_element(b).split())
-    return names | _KEYWORDS
+    return names
+
+
+def _taken_names(request: KernelRequest, steps: tuple[Step, ...]) -> set[str]:
+    """Names that the kernel's own variables avoid; loops take those of the dimensions themselves."""
+    names = _fixed_names(request)
+    for leaf, _ in leaves(steps):
+        if isinstance(leaf, MdhProgram):
+            names |= {size_name(d.name) for d in leaf.hom.dims}
+    return names
 
 
 def _declared(body: tuple[Stmt, ...]) -> set[str]:
@@ -238,20 +372,40 @@ _KEYWORDS = frozenset(
 # --------------------------------------------------------------------------- sizes
 
 
-def _distinct_sizes(programs: tuple[MdhProgram, ...]) -> tuple[MdhProgram, ...]:
-    """Programs whose dimensions of one name have one size; others are renamed (``i`` -> ``i_2``)."""
+def _distinct_sizes(steps: tuple[Step, ...], fixed: set[str]) -> tuple[Step, ...]:
+    """Steps whose dimensions of one name have one size and no name of something else.
+
+    Others are renamed (``i`` -> ``i_2``).
+    """
     known: dict[str, Size] = {}
-    out = []
-    for p in programs:
-        renaming = {}
+
+    def distinct(p: MdhProgram) -> MdhProgram:
+        renaming: dict[str, str] = {}
+        own = {d.name for d in p.hom.dims}
         for d in p.hom.dims:
             name, k = d.name, 2
-            while known.setdefault(name, d.size) != d.size:
+            while (
+                {name, size_name(name)} & fixed
+                or (name != d.name and name in own)
+                or name in renaming.values()
+                or known.setdefault(name, d.size) != d.size
+            ):
                 name, k = f"{d.name}_{k}", k + 1
             if name != d.name:
                 renaming[d.name] = name
-        out.append(rename_dims(p, renaming) if renaming else p)
-    return tuple(out)
+        return rename_dims(p, renaming) if renaming else p
+
+    def visit(inside: tuple[Step, ...]) -> tuple[Step, ...]:
+        return tuple(
+            distinct(s)
+            if isinstance(s, MdhProgram)
+            else replace(s, body=visit(s.body))
+            if isinstance(s, HostLoop)
+            else s
+            for s in inside
+        )
+
+    return visit(steps)
 
 
 def rename_dims(program: MdhProgram, renaming: dict[str, str]) -> MdhProgram:
@@ -282,6 +436,7 @@ def rename_dims(program: MdhProgram, renaming: dict[str, str]) -> MdhProgram:
             scalar=replace(
                 scalar, results=tuple(map(expr, scalar.results)), body=map_stmts(scalar.body, expr)
             ),
+            domain=tuple(c.renamed(renaming) for c in program.hom.domain),
         ),
         out=replace(
             program.out,
@@ -299,10 +454,15 @@ def rename_dims(program: MdhProgram, renaming: dict[str, str]) -> MdhProgram:
     )
 
 
-def _size_lines(programs: tuple[MdhProgram, ...]) -> list[tuple[str, str]]:
-    """The variable of each dimension's size, and the line that declares it."""
-    sizes = {size_name(d.name): d.size for p in programs for d in p.hom.dims}
-    return [(name, f"const long {name} = {_size_text(size)};") for name, size in sizes.items()]
+def _size_lines(placed: Iterable[tuple[Leaf, Loops]], depth: int = 0) -> dict[str, str]:
+    """Variables of the sizes that are known inside ``depth`` host loops, with the lines that declare them."""
+    return {
+        size_name(d.name): f"const long {size_name(d.name)} = {_size_text(d.size)};"
+        for leaf, loops in placed
+        if isinstance(leaf, MdhProgram)
+        for d in leaf.hom.dims
+        if _depth(d.size, loops) == depth
+    }
 
 
 _CONSTANT = re.compile(r"\s*const [\w ]+? (\w+) = [^;]*;")
@@ -359,22 +519,31 @@ def _allocation(a: Allocation) -> dict[str, str]:
 
 def _guards(
     request: KernelRequest,
-    programs: tuple[MdhProgram, ...],
+    placed: list[tuple[Leaf, Loops]],
     buffers: list[Buffer],
     written: set[str],
 ) -> list[str]:
     lines = [f"if (!({condition})) return 0;" for condition in request.assume]
-    for p in programs:
-        lines += [f"if ({affine_text(assumed, {})} < 0) return 0;" for assumed in p.assumptions]
+    for leaf, loops in placed:
+        for assumed in leaf.assumptions if isinstance(leaf, MdhProgram) else ():
+            lines.append(f"if ({affine_text(extreme(assumed, {}, loops, False), {})} < 0) return 0;")
+    lines = list(dict.fromkeys(lines))
     pairs = [
         (a, b)
         for k, a in enumerate(buffers)
         for b in buffers[k + 1 :]
         if (a.name in written or b.name in written) and _may_overlap(a, b, request.noalias)
     ]
+    reach = {b.name: _reach(b, placed) for b in dict.fromkeys(x for pair in pairs for x in pair)}
     for b in dict.fromkeys(x for pair in pairs for x in pair):
-        lines += _range_lines(b, programs)
+        ends = reach[b.name]
+        lines += _range_lines(b, *ends) if ends is not None else []
     for a, b in pairs:
+        unknown = [x.name for x in (a, b) if reach[x.name] is None]
+        if unknown:
+            reason = f"{a.name} and {b.name} may overlap: indices of {unknown[0]} are data"
+            lines.append(f"return 0; /* {reason} */")
+            continue
         lines.append(
             f"if ({_range(a)[0]} <= {_range(b)[1]} && {_range(b)[0]} <= {_range(a)[1]}) return 0;"
             f" /* {a.name} and {b.name} overlap */"
@@ -409,27 +578,38 @@ def _range(b: Buffer) -> tuple[str, str]:
     return f"{b.name}_first_byte", f"{b.name}_last_byte"
 
 
-def _range_lines(b: Buffer, programs: tuple[MdhProgram, ...]) -> list[str]:
-    """The addresses between which the nest touches a buffer."""
-    lows, highs = [], []
-    for p in programs:
-        if not any(x.name == b.name for x in p.buffers):
+Ends = tuple[list[str], list[str]]  # C texts whose least (greatest) value is the first (last) element
+
+
+def _reach(b: Buffer, placed: list[tuple[Leaf, Loops]]) -> Ends | None:
+    """The first and last element of a buffer that the nest touches; None where only data tells."""
+    lows: dict[str, None] = {}
+    highs: dict[str, None] = {}
+    for leaf, loops in placed:
+        if all(x.name != b.name for x in leaf.buffers):
             continue
-        context = Context(p, Names(set()))
-        place = context.raw_place(b.name)
-        for index in dict.fromkeys(_indices(p, b.name)):
-            ends = []
-            for positive in (False, True):
+        strides = raw_strides(b)
+        dims = {d.name: d.size for d in leaf.hom.dims} if isinstance(leaf, MdhProgram) else {}
+        for index in dict.fromkeys(_indices(leaf, loops, b.name)):
+            for positive, texts in ((False, lows), (True, highs)):
                 terms = []
-                for a, stride in zip(index, place.strides, strict=True):
-                    text = affine_text(_extreme(a, p, positive), {}, atom=True)
+                for a, extent, stride in zip(index, b.extents, strides, strict=True):
+                    if a is None and extent is None:
+                        return None
+                    if a is not None:
+                        end = extreme(a, dims, loops, positive)
+                    else:
+                        end = extent - 1 if positive and extent is not None else Affine()
+                    text = affine_text(end, {}, atom=True)
                     terms.append(text if stride == 1 else f"{text}*{stride}")
-                ends.append(" + ".join(t for t in terms if t != "0") or "0")
-            lows.append(ends[0])
-            highs.append(ends[1])
+                texts[" + ".join(t for t in terms if t != "0") or "0"] = None
+    return list(lows), list(highs)
+
+
+def _range_lines(b: Buffer, lows: list[str], highs: list[str]) -> list[str]:
+    """The addresses between which the nest touches a buffer."""
     first, last = b.name + "_first", b.name + "_last"
     lines = []
-    lows, highs = list(dict.fromkeys(lows)), list(dict.fromkeys(highs))
     for name, texts, sign in ((first, lows, "<"), (last, highs, ">")):
         if len(texts) == 1:
             lines.append(f"const long {name} = {texts[0]};")
@@ -443,25 +623,22 @@ def _range_lines(b: Buffer, programs: tuple[MdhProgram, ...]) -> list[str]:
     return lines
 
 
-def _indices(p: MdhProgram, buffer: str) -> list[tuple[Affine, ...]]:
-    found = [a.index for a in p.inp.accesses if a.buffer == buffer]
-    found += [s.index for s in p.out.stores if s.buffer == buffer]
-    loose = [e for e in p.out.initial if e is not None] + [s.value for s in p.out.stores]
+Index = tuple[Affine | None, ...]
+
+
+def _indices(leaf: Leaf, loops: Loops, buffer: str) -> list[Index]:
+    """Every index at which a buffer is read or written."""
+    known = {p.name for p in leaf.params if _is_integer(p)} | {x.iterator for x in loops}
+    if isinstance(leaf, Sequential):
+        found: list[Index] = []
+        loose = list(stmt_exprs(leaf.body))
+    else:
+        known |= {d.name for d in leaf.hom.dims}
+        found = [a.index for a in leaf.inp.accesses if a.buffer == buffer]
+        found += [s.index for s in leaf.out.stores if s.buffer == buffer]
+        scalar = leaf.hom.scalar
+        loose = [*stmt_exprs(scalar.body), *scalar.results]
+        loose += [e for e in leaf.out.initial if e is not None] + [s.value for s in leaf.out.stores]
     for e in loose:
-        for n in walk(e):
-            if isinstance(n, Load) and n.buffer == buffer:
-                index = [as_affine(x) for x in n.index]
-                found.append(tuple(a for a in index if a is not None))
+        found += [known_index(n, known) for n in walk(e) if isinstance(n, Load) and n.buffer == buffer]
     return found
-
-
-def _extreme(a: Affine, p: MdhProgram, largest: bool) -> Affine:
-    """The largest or smallest value of an index over all points, over sizes and parameters."""
-    sizes = {d.name for d in p.hom.dims}
-    out = Affine.number(a.const)
-    for name, c in a.terms:
-        if name not in sizes:
-            out = out + Affine.of(name, c)
-        elif (c > 0) == largest:
-            out = out + (Affine.of(size_name(name)) - 1) * c
-    return out

@@ -10,7 +10,7 @@ A product with an iterator is left alone: taking linearised subscripts apart is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from frontend_c.c_types import Array, CType, Pointer
@@ -62,6 +62,8 @@ def is_object(b: Binding) -> bool:
 
 def base_text(b: Binding, dims: Sequence[Node | None]) -> str:
     """C text for the address of the first element."""
+    if b.address:
+        return b.address
     return b.source if len(dims) <= 1 else "&" + b.source + "[0]" * len(dims)
 
 
@@ -117,6 +119,12 @@ class Extents:
         name = self.reader.names.unique(f"mdh_p{number}")
         self.params.append(Param(name, t, value, C_NAMES[t.name]))
         return Var(name, t)
+
+    def variable(self, t: ScalarType, source: str, c_type: str) -> Var:
+        """The value that a variable has before the nest."""
+        var = self._new(t, source)
+        self.params = [replace(p, c_type=c_type or p.c_type) if p.name == var.name else p for p in self.params]
+        return var
 
     def text(self, e: Expr) -> str:
         """C text of an invariant integer expression, in the spelling of the source."""

@@ -55,13 +55,20 @@ class Void:
     pass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Other:
     """A type that cannot occur in a nest; ``why`` continues "`x` has ..."."""
 
     why: str
     code: str = "MDH212"
     help: str = ""
+
+
+@dataclass(frozen=True)
+class Aggregate(Other):
+    """A struct with members that are no scalars: no value of the nest's, but its members may be used."""
+
+    members: tuple[Node, ...] = ()
 
 
 CType = Value | Array | Pointer | Void | Other
@@ -176,9 +183,26 @@ class Types:
             if not isinstance(t, Value) or not isinstance(t.type, ScalarType) or decl.bitsize:
                 what = getattr(decl, "name", None) or "?"
                 why = f"type `{spelling or 'struct'}` with the member `{what}` that is no scalar"
-                return Other(why, "MDH006", LOCAL_POINTER)
+                return Aggregate(why, "MDH006", LOCAL_POINTER, tuple(decls))
             fields.append((decl.name, t.type))
         return Value(RecordType(spelling, tuple(fields)), spelling)
+
+
+    def member(self, whole: CType, name: str) -> CType | None:
+        """The type of a member of a struct, or None where there is none (or a bit field)."""
+        if isinstance(whole, Value) and isinstance(whole.type, RecordType):
+            t = dict(whole.type.fields).get(name)
+            return None if t is None else Value(t, t.name)
+        for decl in whole.members if isinstance(whole, Aggregate) else ():
+            if not isinstance(decl, c_ast.Decl):
+                continue
+            if decl.name == name:
+                return None if decl.bitsize else self.resolve(decl.type)
+            if decl.name is None and isinstance(decl.type, c_ast.Struct):
+                found = self.member(self.resolve(decl.type), name)
+                if found is not None:
+                    return found
+        return None
 
 
 def _enum_type(node: Node) -> ScalarType:

@@ -18,8 +18,11 @@ from frontend_c.positions import Positions, PreToken
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
     INT32,
+    INT64,
     UINT64,
+    Binary,
     Call,
+    Cast,
     Const,
     Expr,
     Field,
@@ -50,6 +53,8 @@ class Binding:
     storage: str = "local"  # local | param | static | global
     stale: bool = False  # was an iterator; its value after the loop is not known
     written: bool = False
+    label: str = ""  # what to derive our name from, if not the source
+    address: str = ""  # C text of the address of a scalar that is read from memory
     subscripted: bool = False
     dereferenced: bool = False
 
@@ -64,6 +69,7 @@ class Place:
     index: tuple[Expr, ...] = ()
     members: tuple[str, ...] = ()
     whole: CType = field(default_factory=Void)  # type before the members were taken
+    at: Expr | None = None  # of a pointer: the element it points to, in the last dimension
 
 
 @dataclass(eq=False)
@@ -298,6 +304,9 @@ class Expressions(ABC):
             case Array(element=inner) | Pointer(target=inner):
                 if base.members:
                     raise self.unsupported("an array inside a struct", node, LOCAL_POINTER)
+                if base.at is not None:
+                    base.binding.subscripted = True
+                    index = total(base.at, index)
                 return Place(base.binding, inner, node, (*base.index, index))
             case Other(why=why, code=code):
                 raise refuse(code, f"`{base.binding.source}` has {why}", self.span(base.node))
@@ -422,6 +431,34 @@ class Expressions(ABC):
                 if isinstance(count, Const):
                     return int(count.value) * self._size(element, node)
         raise self.unsupported("`sizeof` of this", node)
+
+
+def total(a: Expr, b: Expr) -> Expr:
+    """The sum of two integers, as subscripts are added: without wrapping."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        return Const(int(a.value) + int(b.value), INT64)
+    if isinstance(a, Const) and a.value == 0:
+        return b
+    if isinstance(b, Const) and b.value == 0:
+        return a
+    return Binary("+", wide(a), wide(b), INT64)
+
+
+def times(a: Expr, b: Expr) -> Expr:
+    """The product of two integers, without wrapping."""
+    if isinstance(a, Const) and isinstance(b, Const):
+        return Const(int(a.value) * int(b.value), INT64)
+    for x, y in ((a, b), (b, a)):
+        if isinstance(x, Const) and x.value in (0, 1):
+            return y if x.value else Const(0, INT64)
+    return Binary("*", wide(a), wide(b), INT64)
+
+
+def wide(e: Expr) -> Expr:
+    """An integer as an ``INT64``."""
+    if isinstance(e, Const):
+        return Const(e.value, INT64)
+    return e if e.type == INT64 else Cast(e, INT64)
 
 
 _WORDS = {

@@ -1,6 +1,13 @@
-"""The head of a counted ``for``: iterator, bounds, step.
+"""The head of a counted loop: iterator, bounds, step.
 
 for (i = n - 1, s = 0; 0 <= i; i -= 2)   ->  Head(i, lower=n - 1, bound=0, op=">=", step=-2), s = 0 before
+for (i = n; i-- > 0;)                    ->  Head(i, lower=n, bound=0, op=">", step=-1, ahead=-1, late)
+while (i < n) { ...; i++; }              ->  Head(i, lower=None, bound=n, op="<", step=1, moved)
+do { ... } while (--n);                  ->  Head(n, lower=None, bound=0, op="!=", step=-1, once)
+
+``lower=None``: the value that the iterator has before the loop.  A loop that would never end or only by
+overflow is taken to end (C11 6.8.5p6 for loops without other effects; overflow is undefined for signed
+iterators).  For unsigned iterators, where overflow is defined, the reader asks for a proof or a guard.
 """
 
 from __future__ import annotations
@@ -14,40 +21,86 @@ from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import Const
 
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
-_HELP = "write it as `for (i = lo; i < hi; i += c)` with a constant `c`"
+HELP = "write it as `for (i = lo; i < hi; i += c)` with a constant `c`"
+LOOPS = c_ast.For | c_ast.While | c_ast.DoWhile
 
 
 @dataclass(eq=False)
 class Head:
-    """Syntax only: nodes of a counted loop, turned so that the iterator is on the left of ``op``."""
+    """Syntax only: nodes of a counted loop, turned so that the iterator is on the left of ``op``.
+
+    The body runs for ``iterator + ahead``; ``late``: the move of the condition that follows its comparison.
+    """
 
     iterator: str
-    lower: Node
+    lower: Node | None
     op: str
-    bound: Node
+    bound: Node | None  # None: zero
     step: int
     declared: Node | None = None  # where the head declares the iterator
     before: list[Node] = field(default_factory=list)  # rest of the initialisation
     after: list[Node] = field(default_factory=list)  # rest of the step
+    offset: int = 0  # the condition compares ``iterator + offset``
+    ahead: int = 0
+    late: int = 0
+    once: bool = False  # the body runs before the first test
+    moved: bool = False  # statements of the body change the iterator, too
+
+
+@dataclass(frozen=True)
+class _Test:
+    """A condition ``name + offset op bound``; ``move``: what it adds to the name, ``late`` after comparing."""
+
+    name: str
+    op: str
+    bound: Node | None
+    offset: int = 0
+    move: int = 0
+    late: bool = False
 
 
 def head(reader: Expressions, node: Node) -> Head:
     """The counted form of a loop; a refusal with MDH210 says what is not of that form."""
     if node.cond is None:
         raise _refusal(reader, "loop has no condition", node, whole=True)
-    steps = _parts(node.next)
-    counted = {name: n for n in steps if (name := _stepped(n))}
-    iterator, op, bound = _condition(reader, node.cond, counted)
-    step = _step(reader, counted[iterator])
-    lower, declared, before = _initial(reader, node, iterator)
-    _check(reader, node, iterator, op, bound, step)
-    after = [n for n in steps if n is not counted[iterator]]
-    return Head(iterator, lower, op, bound, step, declared, before, after)
+    steps = _parts(node.next) if isinstance(node, c_ast.For) else []
+    tests = _tests(reader, node.cond)
+    if not tests:
+        raise _refusal(reader, "condition does not compare the iterator with a bound", node.cond)
+    problem: Refusal | None = None
+    for test in tests:
+        moving = [n for n in steps if stepped(n) == test.name]
+        inside = test.name in assigned_names(node.stmt) and not _redeclares(node.stmt, test.name)
+        if not moving and not test.move and not inside:
+            continue
+        try:
+            return _head(reader, node, test, moving, inside, steps)
+        except Refusal as refusal:
+            problem = problem or refusal
+    if problem is not None:
+        raise problem
+    raise _refusal(reader, "condition does not compare the iterator with a bound", node.cond)
+
+
+def _head(
+    reader: Expressions, node: Node, test: _Test, moving: list[Node], inside: bool, steps: list[Node]
+) -> Head:
+    step = test.move + sum(_step(reader, n) for n in moving)
+    if inside:
+        step += _moves(reader, node, test.name)
+    lower, declared, before = _initial(reader, node, test.name)
+    _check(reader, node, test, step)
+    after = [n for n in steps if n not in moving]
+    once = isinstance(node, c_ast.DoWhile)
+    return Head(
+        test.name, lower, test.op, test.bound, step, declared, before, after, test.offset,
+        0 if once else test.move, test.move if test.late else 0, once, inside,
+    )  # fmt: skip
 
 
 def _refusal(reader: Expressions, message: str, node: Node, whole: bool = False) -> Refusal:
     span = reader.context.head(node) if whole else reader.span(node)
-    return refuse("MDH210", message, span, help=_HELP)
+    return refuse("MDH210", message, span, help=HELP)
 
 
 def _parts(node: Node | None) -> list[Node]:
@@ -56,7 +109,7 @@ def _parts(node: Node | None) -> list[Node]:
     return list(node.exprs) if isinstance(node, c_ast.ExprList) else [node]
 
 
-def _stepped(node: Node) -> str:
+def stepped(node: Node) -> str:
     """The variable that a step expression changes."""
     if isinstance(node, c_ast.UnaryOp) and node.op in ("++", "--", "p++", "p--"):
         return node.expr.name if isinstance(node.expr, c_ast.ID) else ""
@@ -65,76 +118,160 @@ def _stepped(node: Node) -> str:
     return ""
 
 
-def _condition(reader: Expressions, cond: Node, counted: dict[str, Node]) -> tuple[str, str, Node]:
-    """Iterator, operator and bound of ``i < n`` or ``n > i``."""
+# --------------------------------------------------------------------------- the condition
+
+
+def _tests(reader: Expressions, cond: Node) -> list[_Test]:
+    """The ways to read a condition as a comparison of a variable with a bound."""
     if isinstance(cond, c_ast.BinaryOp) and cond.op in _MIRRORED:
-        left, right = _uncast(cond.left), _uncast(cond.right)
-        if isinstance(left, c_ast.ID) and left.name in counted:
-            return left.name, cond.op, cond.right
-        if isinstance(right, c_ast.ID) and right.name in counted:
-            return right.name, _MIRRORED[cond.op], cond.left
-    raise _refusal(reader, "condition does not compare the iterator with a bound", cond)
+        sides = ((cond.left, cond.op, cond.right), (cond.right, _MIRRORED[cond.op], cond.left))
+        return [t for left, op, right in sides if (t := _side(reader, left, op, right)) is not None]
+    test = _side(reader, cond, "!=", None)
+    return [test] if test is not None and not test.offset else []
 
 
-def _uncast(node: Node) -> Node:
+def _side(reader: Expressions, node: Node, op: str, bound: Node | None) -> _Test | None:
+    node = uncast(node)
+    if isinstance(node, c_ast.ID):
+        return _Test(node.name, op, bound)
+    if isinstance(node, c_ast.UnaryOp) and stepped(node):
+        move = 1 if "+" in node.op else -1
+        return _Test(stepped(node), op, bound, move=move, late=node.op[0] == "p")
+    if isinstance(node, c_ast.BinaryOp) and node.op in ("+", "-"):
+        left, right, sign = uncast(node.left), node.right, 1 if node.op == "+" else -1
+        if not isinstance(left, c_ast.ID) and sign == 1:
+            left, right = uncast(node.right), node.left
+        if isinstance(left, c_ast.ID) and not any(isinstance(n, c_ast.FuncCall) for n in walk_nodes(right)):
+            try:
+                amount = reader.convert(right)
+            except Refusal:
+                return None
+            if isinstance(amount, Const) and isinstance(amount.value, int):
+                return _Test(left.name, op, bound, offset=sign * amount.value)
+    return None
+
+
+def uncast(node: Node) -> Node:
     while isinstance(node, c_ast.Cast):
         node = node.expr
     return node
 
 
+# --------------------------------------------------------------------------- steps
+
+
 def _step(reader: Expressions, node: Node) -> int:
-    """The constant that is added to the iterator."""
-    if isinstance(node, c_ast.UnaryOp):
-        return 1 if "+" in node.op else -1
-    name, value = node.lvalue.name, node.rvalue
-    sign = -1 if node.op == "-=" else 1
-    if node.op == "=" and isinstance(value, c_ast.BinaryOp) and value.op in ("+", "-"):
-        sign = 1 if value.op == "+" else -1
-        left, right = value.left, value.right
-        if isinstance(left, c_ast.ID) and left.name == name:
-            value = right
-        elif value.op == "+" and isinstance(right, c_ast.ID) and right.name == name:
-            value = left
-        else:
-            raise _refusal(reader, "step is not constant", node)
-    elif node.op not in ("+=", "-="):
+    """The constant that is added to the variable."""
+    change = amount_of(node)
+    if change is None:
         raise _refusal(reader, "step is not constant", node)
+    sign, value = change
+    if value is None:
+        return sign
     amount = reader.convert(value)
     if not isinstance(amount, Const) or not isinstance(amount.value, int) or not amount.value:
         raise _refusal(reader, "step is not constant", node)
     return sign * amount.value
 
 
-def _initial(reader: Expressions, node: Node, iterator: str) -> tuple[Node, Node | None, list[Node]]:
+def amount_of(node: Node) -> tuple[int, Node | None] | None:
+    """Sign and node of what ``v++``, ``v -= e`` or ``v = v + e`` adds; no node stands for 1."""
+    if isinstance(node, c_ast.UnaryOp):
+        return (1 if "+" in node.op else -1), None
+    name, value = node.lvalue.name, node.rvalue
+    if node.op in ("+=", "-="):
+        return (-1 if node.op == "-=" else 1), value
+    if node.op == "=" and isinstance(value, c_ast.BinaryOp) and value.op in ("+", "-"):
+        left, right = value.left, value.right
+        if isinstance(left, c_ast.ID) and left.name == name:
+            return (1 if value.op == "+" else -1), right
+        if value.op == "+" and isinstance(right, c_ast.ID) and right.name == name:
+            return 1, left
+    return None
+
+
+def _moves(reader: Expressions, node: Node, name: str) -> int:
+    """What one run of the body adds to the variable; a refusal unless it is always the same constant."""
+    found = body_moves(node.stmt, name)
+    if found is None or _leaves_early(node):
+        tokens = assigned_names(node.stmt)[name]
+        span = reader.context.positions.span(tokens[0], tokens[0])
+        raise refuse("MDH210", f"iterator `{name}` is assigned in its loop", span)
+    return sum(_step(reader, n) for n in found)
+
+
+def _leaves_early(node: Node) -> bool:
+    return leaves(node) is not None
+
+
+def body_moves(body: Node, name: str) -> list[Node] | None:
+    """The statements and subexpressions that move a variable, if each runs exactly once per iteration."""
+    out: list[Node] = []
+
+    def visit(n: Node, certain: bool) -> bool:
+        if stepped(n) == name:
+            if not certain or amount_of(n) is None:
+                return False
+            out.append(n)
+            return not isinstance(n, c_ast.Assignment) or visit(n.rvalue, certain)
+        if isinstance(n, c_ast.BinaryOp) and n.op in ("&&", "||"):
+            return visit(n.left, certain) and visit(n.right, False)
+        if isinstance(n, c_ast.TernaryOp | c_ast.If):
+            rest = (n.iftrue, n.iffalse)
+            return visit(n.cond, certain) and all(visit(m, False) for m in rest if m is not None)
+        inner = certain and not isinstance(n, LOOPS | c_ast.Switch | c_ast.Label | c_ast.Case)
+        if isinstance(n, c_ast.UnaryOp) and n.op == "sizeof":
+            return True
+        return all(visit(child, inner) for _, child in n.children())
+
+    return out if visit(body, True) else None
+
+
+def _initial(
+    reader: Expressions, node: Node, iterator: str
+) -> tuple[Node | None, Node | None, list[Node]]:
     """Initial value of the iterator, its declaration in the head, and what else is initialised."""
-    parts = list(node.init.decls) if isinstance(node.init, c_ast.DeclList) else _parts(node.init)
+    init = node.init if isinstance(node, c_ast.For) else None
+    parts = list(init.decls) if isinstance(init, c_ast.DeclList) else _parts(init)
     for n in parts:
         rest = [m for m in parts if m is not n]
         if isinstance(n, c_ast.Decl) and n.name == iterator and n.init is not None:
             return n.init, n, rest
-        if isinstance(n, c_ast.Assignment) and n.op == "=" and _stepped(n) == iterator:
+        if isinstance(n, c_ast.Assignment) and n.op == "=" and stepped(n) == iterator:
+            if isinstance(n.rvalue, c_ast.Assignment):  # i = j = 0
+                value = n.rvalue
+                while isinstance(value, c_ast.Assignment):
+                    value = value.rvalue
+                if not isinstance(value, c_ast.Constant):
+                    break
+                return value, None, [n.rvalue if m is n else m for m in parts]
             return n.rvalue, None, rest
-    raise _refusal(reader, f"loop does not set its iterator `{iterator}`", node, whole=True)
+    return None, None, parts
 
 
-def _check(reader: Expressions, node: Node, iterator: str, op: str, bound: Node, step: int) -> None:
-    if op == "!=" and abs(step) != 1:
+def _check(reader: Expressions, node: Node, test: _Test, step: int) -> None:
+    if not step:
+        raise _refusal(reader, "step is not constant", node, whole=True)
+    if test.op == "!=" and abs(step) != 1:
         raise _refusal(reader, "`!=` with a step other than 1 may never hold", node.cond)
-    if op != "!=" and (op in ("<", "<=")) != (step > 0):
-        raise _refusal(reader, "step leads away from the bound", node.next)
-    for where in (node.stmt, bound):
-        tokens = assigned_names(where).get(iterator) if not _redeclares(where, iterator) else None
-        if tokens:
-            span = reader.context.positions.span(tokens[0], tokens[0])
-            raise refuse("MDH210", f"iterator `{iterator}` is assigned in its loop", span)
-    named = {n.name for n in walk_nodes(bound) if isinstance(n, c_ast.ID)}
-    if iterator in named:
-        raise _refusal(reader, "bound depends on the loop's own iterator", bound)
-    changed = sorted(n for n in named & assigned_names(node.stmt).keys() if not _redeclares(node.stmt, n))
+    if test.op != "!=" and (test.op in ("<", "<=")) != (step > 0):
+        where = getattr(node, "next", None)
+        raise _refusal(reader, "step leads away from the bound", where or node.cond)
+    if test.bound is None:
+        return
+    if assigned_names(test.bound):
+        raise _refusal(reader, "bound has an effect", test.bound)
+    named = {n.name for n in walk_nodes(test.bound) if isinstance(n, c_ast.ID)}
+    if test.name in named:
+        raise _refusal(reader, "bound depends on the loop's own iterator", test.bound)
+    heads = [n for n in (node.cond, getattr(node, "next", None)) if n is not None]
+    moving = {name for n in heads for name in assigned_names(n)}
+    moving |= {n for n in assigned_names(node.stmt) if not _redeclares(node.stmt, n)}
+    changed = sorted(named & moving)
     if changed:
         what = f"bound depends on `{changed[0]}`, which the loop changes"
         raise refuse(
-            "MDH202", what, reader.span(bound), help="copy the bound into a variable before the nest"
+            "MDH202", what, reader.span(test.bound), help="copy the bound into a variable before the nest"
         )
 
 

@@ -8,22 +8,47 @@ only, is a ``While`` of the scalar function.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from frontend_c import operators
 from frontend_c.buffers import Extents, base_text, flatten, is_object
-from frontend_c.c_types import Array, CType, Other, Pointer, Value
-from frontend_c.expressions import Binding, Context
+from frontend_c.c_types import LOCAL_POINTER, Array, CType, Other, Pointer, Value, Void, common
+from frontend_c.expressions import Binding, Context, Place, times, total, wide
 from frontend_c.functions import Functions, for_as_while, user_call
-from frontend_c.loops import head, leaves
-from frontend_c.parsing import Node, c_ast, walk_nodes
+from frontend_c.loops import HELP, Head, head, leaves, uncast
+from frontend_c.members import assigned_members, member, pointer_reachable, reachable
+from frontend_c.parsing import Node, c_ast, first_token, walk_nodes
 from frontend_c.scopes import Surroundings, Variable, enumerator_value
 from frontend_c.statements import Names, Out, Statements, assigned_names
-from frontend_c.trees import as_scalar, drop_unused, map_nest, may_be_same, targets, used_names, walks_memory
+from frontend_c.tracking import (
+    At,
+    Known,
+    Range,
+    Tracker,
+    Untracked,
+    counters,
+    pointer_place,
+    pointer_value,
+)
+from frontend_c.trees import (
+    as_scalar,
+    drop_unused,
+    expressions,
+    map_nest,
+    may_be_same,
+    targets,
+    used_names,
+    walks_memory,
+)
 from lifter.loop_nest import Loop, NestStmt, OuterScalar
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
+    INT32,
+    INT64,
+    Affine,
+    Assign,
+    Binary,
     Cast,
     Const,
     Declare,
@@ -32,10 +57,13 @@ from mdh_core.expr import (
     RecordType,
     Return,
     ScalarType,
+    Select,
+    Unary,
     Var,
+    as_affine,
     rewrite,
     walk,
-)  # fmt: skip
+)
 from mdh_core.ir import Buffer, Param
 from mdh_core.source import Span
 
@@ -51,10 +79,24 @@ class Enclosing:
     after: frozenset[str]  # identifiers after the nest
 
 
+Result = tuple[tuple[NestStmt, ...], tuple[Param, ...], tuple[Buffer, ...], tuple[OuterScalar, ...]]
+
+
+class ByMemory(Exception):  # noqa: N818 - an answer, as ``Refusal``
+    """These members of structs must be read from memory each time."""
+
+    def __init__(self, paths: frozenset[str]) -> None:
+        super().__init__(*sorted(paths))
+        self.paths = paths
+
+
 class NestReader(Statements):
     """Converts one nest."""
 
-    def __init__(self, context: Context, enclosing: Enclosing, functions: Functions, nest: Node) -> None:
+    def __init__(
+        self, context: Context, enclosing: Enclosing, functions: Functions, nest: Node,
+        given_up: Mapping[str, Refusal], by_memory: Set[str] = frozenset(),
+    ) -> None:  # fmt: skip
         super().__init__(context, Names(enclosing.names))
         self.enclosing = enclosing
         self.functions = functions
@@ -64,6 +106,12 @@ class NestReader(Statements):
         self.assigned = assigned_names(nest)
         self.for_targets = _for_targets(nest)
         self.extents = Extents(self)
+        self.tracker = Tracker(self, counters(nest), dict(given_up))
+        self.open: dict[str, Range] = {}  # loops around what is read now, by iterator
+        self.guards: dict[str, Affine] = {}  # conditions that the generated code is to test
+        self.nest = nest
+        self.assigned_members = assigned_members(nest)
+        self.by_memory = by_memory
 
     # ------------------------------------------------------------------ names
 
@@ -86,9 +134,20 @@ class NestReader(Statements):
         else:
             ctype = _counted_extent(self.types.resolve(variable.decl.type), variable.decl)
             binding = Binding(name, "outer", ctype, order=variable.order, storage=variable.storage)
-            binding.refusal = self._why_not(binding, node)
+            binding.refusal = self.objection(binding, node)
         self.outer[name] = binding
         return binding
+
+    def visible(self, name: str) -> Binding | None:
+        """The variable that a name stands for here, whatever its type."""
+        found = self.find(name) or self.outer.get(name)
+        if found is None and self.variable(name) is not None:
+            found = self._outer(name, self.nest)
+        return found
+
+    @property
+    def head_of_nest(self) -> Span:
+        return self.context.head(self.nest)
 
     def variable(self, name: str) -> Variable | None:
         """The declaration outside the nest that a name refers to."""
@@ -98,7 +157,7 @@ class NestReader(Statements):
         decl = self.context.unit.variable(name) or (found.decl if found else None)
         return None if decl is None else Variable(name, decl, "global", -1)
 
-    def _why_not(self, binding: Binding, node: Node) -> Refusal | None:
+    def objection(self, binding: Binding, node: Node) -> Refusal | None:
         """Objections to the type of a variable from outside."""
         match binding.ctype:
             case Value(type=RecordType(name="")):
@@ -169,7 +228,10 @@ class NestReader(Statements):
     def invariant(self, e: Expr) -> bool:
         """Does a value stay the same in the whole nest, and come from outside?"""
         outer = {b.name: b for b in self.outer.values()}
+        derived = {p.name for p in self.extents.params}
         for n in walk(e):
+            if isinstance(n, Var) and n.name in derived:
+                continue
             if isinstance(n, Var):
                 binding = outer.get(n.name)
                 if binding is None or binding.source in self.assigned or not isinstance(n.type, ScalarType):
@@ -178,6 +240,197 @@ class NestReader(Statements):
                 return False
         return True
 
+    # ------------------------------------------------------------------ variables that are followed
+
+    def read(self, place: Place) -> Expr:
+        b = place.binding
+        if not place.index and not place.members and isinstance(b.ctype, Value):
+            if self.tracker.follows(b):
+                return self.tracker.scalar(b, place.node)
+            if b.stale and self.tracker.values.get(b) is not None:
+                try:
+                    return self.tracker.scalar(b, place.node)
+                except Untracked:
+                    pass
+        return super().read(place)
+
+    def place(self, node: Node) -> Place:
+        """As everywhere; a pointer that is followed stands for the element that it points to."""
+        if isinstance(node, c_ast.ID):
+            b = self.lookup(node.name, node)
+            if isinstance(b.ctype, Pointer) and self.tracker.follows(b):
+                known = self.tracker.value(b, node)
+                assert isinstance(known, At)
+                return pointer_place(known, node)
+        elif isinstance(node, c_ast.StructRef) and (found := member(self, node)) is not None:
+            return self._member_of(found, node)
+        elif isinstance(node, c_ast.UnaryOp | c_ast.BinaryOp | c_ast.Cast) and getattr(node, "op", "") != "*":
+            target = self.pointer(node)
+            if target is not None:
+                return pointer_place(target, node)
+        return super().place(node)
+
+    def _member_of(self, b: Binding, node: Node) -> Place:
+        if b.refusal is not None:
+            raise b.refusal
+        if not b.name:
+            b.name = self.names.unique(b.label)
+        if b.address and isinstance(b.ctype, Pointer):
+            b.dereferenced = True
+            return self._step(Place(b, b.ctype, node), Const(0, INT32), node)
+        return Place(b, b.ctype, node)
+
+    def pointer(self, node: Node) -> At | None:
+        """The value of a pointer expression, or None where it is none that can be followed."""
+        if isinstance(node, c_ast.Cast):
+            return self._pointer_cast(node)
+        if isinstance(node, c_ast.BinaryOp):
+            if node.op not in ("+", "-"):
+                return None
+            base, amount = node.left, node.right
+            known = self.pointer(base)
+            if known is None and node.op == "+":
+                base, amount = amount, base
+                known = self.pointer(base)
+            if known is None:
+                return None
+            index = self.subscript(self.convert(amount), amount)
+            return known.moved(index if node.op == "+" else times(Const(-1, INT64), index))
+        if isinstance(node, c_ast.UnaryOp):
+            return self._pointer_unary(node)
+        if not isinstance(node, c_ast.ID | c_ast.ArrayRef | c_ast.StructRef):
+            return None
+        if isinstance(node, c_ast.ID):
+            b = self.visible(node.name)
+            if b is None or b.refusal is not None or not isinstance(b.ctype, Pointer | Array):
+                return None
+        return pointer_value(self.place(node))
+
+    def _pointer_cast(self, node: Node) -> At | None:
+        """A pointer of another type to the same memory is a buffer of its own (overlap is tested)."""
+        t = self.types.resolve(node.to_type)
+        if not isinstance(t, Pointer):
+            return None
+        inner = uncast(node.expr)
+        b = self.visible(inner.name) if isinstance(inner, c_ast.ID) else None
+        if isinstance(inner, c_ast.StructRef):
+            b = member(self, inner)
+        plain = b is not None and b.kind == "outer" and not self.tracker.follows(b) and not b.address
+        if b is not None and plain and isinstance(b.ctype, Pointer) and not _same(t.target, b.ctype.target):
+            if not isinstance(t.target, Value) or not isinstance(b.ctype.target, Value | Void):
+                return None
+            if b.refusal is not None and not isinstance(b.ctype.target, Void):
+                raise b.refusal
+            source = f"(({t.target.spelling} *){b.source})"
+            if source not in self.outer:
+                self.outer[source] = Binding(source, "outer", Pointer(t.target), storage="param")
+                self.outer[source].name = self.names.unique(b.label or b.source)
+            return At(self.outer[source], (Const(0, INT64),), t.target)
+        known = self.pointer(node.expr)
+        return known if known is not None and _same(t.target, known.target) else None
+
+    def _pointer_unary(self, node: Node) -> At | None:
+        if node.op == "&" and isinstance(node.expr, c_ast.ArrayRef | c_ast.UnaryOp):
+            place = self.place(node.expr)
+            if place.members or not place.index or isinstance(place.ctype, Other):
+                return None
+            return At(place.binding, place.index, place.ctype)
+        if node.op == "*":
+            return pointer_value(self.place(node))
+        if node.op in ("++", "--", "p++", "p--") and isinstance(node.expr, c_ast.ID):
+            b = self.visible(node.expr.name)
+            if b is not None and isinstance(b.ctype, Pointer):
+                self._check_followed(b, node)
+                known = self.tracker.step_inside(b, node)
+                return known if isinstance(known, At) else None
+        return None
+
+    def _check_followed(self, b: Binding, node: Node) -> None:
+        if b.refusal is not None:
+            raise b.refusal
+        if not self.tracker.follows(b):
+            raise self.tracker.given_up.get(b.source) or self._moving(b, node)
+
+    def _convert_unaryop(self, node: Node) -> Expr:
+        if node.op in ("++", "--", "p++", "p--") and isinstance(node.expr, c_ast.ID):
+            b = self.visible(node.expr.name)
+            if b is not None and self.tracker.follows(b) and isinstance(b.ctype, Value):
+                known = self.tracker.step_inside(b, node)
+                assert not isinstance(known, At) and isinstance(b.ctype.type, ScalarType)
+                return operators.cast(known, b.ctype.type, self.span(node))
+        return super()._convert_unaryop(node)
+
+    def _convert_binaryop(self, node: Node) -> Expr:
+        if node.op not in ("&&", "||"):
+            return super()._convert_binaryop(node)
+        left = self.convert(node.left)
+        with self.tracker.condition():
+            right = self.convert(node.right)
+        return operators.binary(node.op, left, right, self.span(node))
+
+    def _convert_ternaryop(self, node: Node) -> Expr:
+        cond = self.condition(node.cond)
+        with self.tracker.condition():
+            then, other = self.convert(node.iftrue), self.convert(node.iffalse)
+        return operators.select(cond, then, other, self.span(node))
+
+    def follow(self, node: Node) -> bool:
+        """Take note of an assignment to a variable that is followed."""
+        target = node.lvalue if isinstance(node, c_ast.Assignment) else node.expr
+        b = self.visible(target.name) if isinstance(target, c_ast.ID) else None
+        if b is None or b.refusal is not None:
+            return False
+        if isinstance(b.ctype, Pointer):
+            self._check_followed(b, node)
+        elif not self.tracker.follows(b):
+            return False
+        if isinstance(node, c_ast.UnaryOp):
+            self.tracker.advance(b, Const(1 if "+" in node.op else -1, INT64), node)
+        elif node.op == "=":
+            self._set(b, node.rvalue, node)
+        elif node.op in ("+=", "-="):
+            amount = self.convert(node.rvalue)
+            if not isinstance(amount.type, ScalarType) or not amount.type.is_integer:
+                raise self.tracker.lost(b, node, "moves by an amount that is no integer")
+            self.tracker.advance(b, amount if node.op == "+=" else times(Const(-1, INT64), amount), node)
+        elif isinstance(b.ctype, Pointer):
+            raise self.tracker.lost(b, node, "is changed in a way that cannot be followed")
+        else:
+            self._set_value(b, operators.binary(node.op[:-1], self.tracker.scalar(b, node), self.convert(node.rvalue),
+                                                self.span(node)), node)  # fmt: skip
+        return True
+
+    def _set(self, b: Binding, value: Node, node: Node) -> None:
+        if isinstance(b.ctype, Pointer):
+            known = self.pointer(value)
+            if known is None or not _same(b.ctype.target, known.target):
+                raise self.tracker.lost(b, node, "gets a value that cannot be followed")
+            if not all(self.stable(i) for i in known.index):
+                raise self.tracker.lost(b, node, "gets a value that is computed in the nest")
+            self.tracker.set(b, known, node)
+        else:
+            self._set_value(b, self.convert(value), node)
+
+    def _set_value(self, b: Binding, value: Expr, node: Node) -> None:
+        assert isinstance(b.ctype, Value) and isinstance(b.ctype.type, ScalarType)
+        if not isinstance(value.type, ScalarType) or not value.type.is_integer:
+            raise self.tracker.lost(b, node, "gets a value that is no integer")
+        self.tracker.set(b, operators.cast(value, b.ctype.type, self.span(node)), node)
+
+    def statement(self, node: Node) -> list[Out]:
+        try:
+            out = super().statement(node)
+            self.tracker.flush(node)
+        finally:
+            self.tracker.pending.clear()
+        return out
+
+    def _statement_if(self, node: Node) -> list[Out]:
+        cond = self.condition(node.cond)
+        self.tracker.flush(node.cond)
+        with self.tracker.condition():
+            return self.branches(cond, node)
+
     # ------------------------------------------------------------------ statements
 
     def return_(self, node: Node) -> list[Out]:
@@ -185,8 +438,22 @@ class NestReader(Statements):
 
     def declare(self, node: Node) -> list[Out]:
         """An iterator declared ahead of its loop leaves its plain name to the loop."""
+        ctype = self.types.resolve(node.type) if node.name is not None else Void()
+        plain = not {"static", "extern"} & set(node.storage or [])
+        if isinstance(ctype, Pointer | Value) and plain:
+            binding = Binding(node.name, "local", ctype, order=first_token(node) or -1)
+            if isinstance(ctype, Pointer) and node.name in self.tracker.given_up:
+                binding.kind, binding.refusal = "broken", self.tracker.given_up[node.name]
+                self.scopes[-1][node.name] = binding
+                raise binding.refusal
+            if self.tracker.follows(binding):
+                self.scopes[-1][node.name] = binding
+                self.tracker.depth[binding] = self.tracker.maybe
+                self.tracker.values[binding] = None
+                if node.init is not None:
+                    self._set(binding, node.init, node)
+                return []
         if node.init is None and node.name in self.for_targets:
-            ctype = self.types.resolve(node.type)
             t = self._local_type(node, ctype)
             binding = Binding(node.name, "local", ctype, self.names.unique(f"{node.name}_value"))
             self.scopes[-1][node.name] = binding
@@ -195,26 +462,44 @@ class NestReader(Statements):
 
     def for_loop(self, node: Node) -> list[Out]:
         """A ``Loop`` if it counts; otherwise a ``While``, if it may be one."""
+        return self._any_loop(node, lambda: for_as_while(self, node))
+
+    def _statement_while(self, node: Node) -> list[Out]:
+        return self._any_loop(node, lambda: super(NestReader, self)._statement_while(node))
+
+    def _statement_dowhile(self, node: Node) -> list[Out]:
+        return self._any_loop(node, lambda: super(NestReader, self)._statement_dowhile(node))
+
+    def _any_loop(self, node: Node, uncounted: Callable[[], list[Out]]) -> list[Out]:
         if self.jumps and self.jumps[-1] is not None:
-            return for_as_while(self, node)
+            return self._unfollowed(uncounted)
         if self.loops and leaves(node) is not None:
-            loop = self._as_while(node)
+            loop = self._as_while(node, uncounted)
             return self._counted(node) if loop is None else loop
+        known, scopes = dict(self.tracker.values), [dict(scope) for scope in self.scopes]
         try:
             return self._counted(node)
         except Refusal:
-            loop = self._as_while(node) if self.loops else None
+            self.tracker.values, self.scopes = known, scopes
+            loop = self._as_while(node, uncounted) if self.loops else None
             if loop is None:
-                raise
+                if isinstance(node, c_ast.For):
+                    raise
+                return self._unfollowed(uncounted)  # which says why not
             return loop
 
-    def _as_while(self, node: Node) -> list[Out] | None:
+    def _unfollowed(self, uncounted: Callable[[], list[Out]]) -> list[Out]:
+        """A loop that does not count: what is followed must not change in it."""
+        with self.tracker.condition():
+            return uncounted()
+
+    def _as_while(self, node: Node, uncounted: Callable[[], list[Out]]) -> list[Out] | None:
         """The loop as a part of the scalar function, or None where it does more than that."""
         if any(_stores(n) for n in walk_nodes(node)):
             return None
         marker = len(self.problems)
         try:
-            out = for_as_while(self, node)
+            out = self._unfollowed(uncounted)
         except Refusal:
             out = []
         if not out or len(self.problems) > marker or walks_memory(out):
@@ -233,16 +518,27 @@ class NestReader(Statements):
             raise refuse("MDH210", "array is written in a loop that does not count", self.context.head(node))
         return out
 
+    # ------------------------------------------------------------------ counted loops
+
     def _counted(self, node: Node) -> list[Out]:
         h = head(self, node)
         self.scopes.append({})
         out: list[Out] = []
         for part in h.before:
             out += self.statement(part)
-        lower = self._bound(h.lower)
-        ctype, outside = self._iterator_type(h.iterator, h.declared, node)
-        upper = self._upper(h.op, self._bound(h.bound), h.step, ctype, node)
-        out.append(self._loop(node, h.iterator, ctype, lower, upper, h.step, h.after, outside))
+        if h.declared is not None and isinstance(self.types.resolve(h.declared.type), Pointer):
+            out += self.statement(h.declared)
+        own = self.visible(h.iterator) if h.declared is None else self.scopes[-1].get(h.iterator)
+        if own is not None and isinstance(own.ctype, Pointer) and own.refusal is None:
+            out.append(self._over_memory(h, own, node))
+        else:
+            ctype, outside = self._iterator_type(h.iterator, h.declared, node)
+            r = self._checked_range(h, ctype, node)
+            loop, leave = self._loop(node, h, ctype, r, outside, own)
+            leave()
+            if own is not None:
+                self.tracker.values[own] = self.tracker.final(own, r, node)
+            out.append(loop)
         self.scopes.pop()
         return out
 
@@ -255,7 +551,6 @@ class NestReader(Statements):
             known = self.find(name) or self.outer.get(name) or self._outer(name, node)
             if known.refusal is not None:
                 raise known.refusal
-            known.stale = True
             ctype, outside = known.ctype, known.kind == "outer"
         if (
             not isinstance(ctype, Value)
@@ -282,52 +577,256 @@ class NestReader(Statements):
         plain = {n for n in self.assigned if n not in self.for_targets}
         return [b for b in self.outer.values() if b.source in plain and isinstance(b.ctype, Value)]
 
-    def _upper(self, op: str, bound: Expr, step: int, ctype: Value, node: Node) -> Expr:
-        """The exclusive bound in the direction of the step."""
-        assert isinstance(ctype.type, ScalarType)
-        if op == ">=" and not ctype.type.is_signed:
+    def range_of(self, h: Head, node: Node) -> Range:
+        """The bounds of a loop over integers, without a look at how C compares them."""
+        lower = self._first(h, node) if h.lower is None else self._bound(h.lower)
+        upper: Expr = Const(0, INT32) if h.bound is None else self._bound(h.bound)
+        change = {"<=": 1, ">=": -1}.get(h.op, 0) - h.offset + h.late
+        if h.ahead:
+            lower = operators.plus(wide(lower), h.ahead)
+        if change:
+            signed = isinstance(upper.type, ScalarType) and upper.type.is_signed
+            upper = operators.plus(upper if signed or change > 0 else wide(upper), change)
+        return Range(lower, upper, h.step)
+
+    def _first(self, h: Head, node: Node) -> Expr:
+        """The value that the iterator has before a loop that does not set it."""
+        own = self.visible(h.iterator)
+        if own is not None and isinstance(own.ctype, Value):
+            left = own.stale and self.tracker.values.get(own) is not None
+            value = self.tracker.value(own, node) if left or self.tracker.follows(own) else None
+            if value is not None and not isinstance(value, At):
+                return self.extents.hoist(value)
+        raise refuse(
+            "MDH210", f"loop does not set its iterator `{h.iterator}`", self.context.head(node), help=HELP
+        )
+
+    def _checked_range(self, h: Head, ctype: Value, node: Node) -> Range:
+        """The bounds, where the loop does in C what they say: no wrapping, no endless loop."""
+        r = self.range_of(h, node)
+        t = ctype.type
+        assert isinstance(t, ScalarType)
+        place = h.bound if h.bound is not None else node.cond
+        limit = Const(0, INT32) if h.bound is None else self.convert(h.bound)
+        assert isinstance(limit.type, ScalarType)
+        compared = common(t, limit.type)
+        if h.op == ">=" and not compared.is_signed:
+            least = -h.step if not h.late else 1
+            if not isinstance(limit, Const) or int(limit.value) < least or h.offset:
+                raise refuse(
+                    "MDH210", "an unsigned iterator never gets below its bound", self.span(node.cond),
+                    help="count upwards, or use a signed iterator",
+                )  # fmt: skip
+        if not compared.is_signed:
+            start = self._first(h, node) if h.lower is None else self.convert(h.lower)
+            for e, signed, where in ((limit, limit.type.is_signed, place), (start, t.is_signed, node)):
+                if (signed or _wraps(e)) and not self.never_negative(e):
+                    raise refuse(
+                        "MDH210", "a bound that may be negative is compared as an unsigned number",
+                        self.span(where) if where is place else self.context.head(node),
+                        help="use signed integers for the iterator and its bounds",
+                    )  # fmt: skip
+        if h.op == "!=" and (not compared.is_signed or t.bits < 32) and not self.never_negative(r.span):
             raise refuse(
-                "MDH210", "an unsigned iterator never gets below its bound", self.span(node.cond),
-                help="count upwards, or use a signed iterator",
+                "MDH210", "`!=` may never hold: it is not known that the loop runs towards its bound",
+                self.span(node.cond), help="use `<` or `>`",
             )  # fmt: skip
-        if op in ("<=", ">="):
-            return operators.plus(bound, 1 if op == "<=" else -1)
-        return bound
+        self._runs_once(h, r, node)
+        return r
+
+    def _runs_once(self, h: Head, r: Range, node: Node) -> None:
+        if h.once and not self.never_negative(total(r.span, Const(-1, INT64))):
+            raise refuse(
+                "MDH210", "`do` loop that may run once although its condition never holds",
+                self.context.head(node), help="use `for` or `while`",
+            )  # fmt: skip
+
+    def _over_memory(self, h: Head, own: Binding, node: Node) -> Loop:
+        """``for (p = x; p < end; p++)``: a loop over the elements that a pointer walks."""
+        if not self.tracker.follows(own):
+            raise self.tracker.given_up.get(own.source) or self._moving(own, node)
+        start = self.tracker.value(own, node) if h.lower is None or h.declared else self.pointer(h.lower)
+        end = None if h.bound is None else self.pointer(h.bound)
+        if not isinstance(start, At) or end is None:
+            raise refuse("MDH210", "loop over a pointer without a known end", self.span(node.cond))
+        if start.binding is end.binding and start.index[:-1] == end.index[:-1]:
+            last = end.index[-1]
+        elif len(start.index) == len(end.index) == 1 and self._fixed(start) and self._fixed(end):
+            distance = self.extents.variable(
+                INT64, f"({end.binding.source}) - ({start.binding.source})", "ptrdiff_t"
+            )
+            last = total(end.index[-1], distance)
+        else:
+            raise refuse("MDH210", "loop over a pointer without a known end", self.span(node.cond))
+        change = {"<=": 1, ">=": -1}.get(h.op, 0) - h.offset + h.late
+        lower = self.extents.hoist(total(start.index[-1], Const(h.ahead, INT64)))
+        r = Range(lower, self.extents.hoist(total(last, Const(change, INT64))), h.step)
+        self._runs_once(h, r, node)
+        it = Binding(own.source, "iterator", Value(INT64, "long"), self.names.unique(own.source))
+        self.tracker.values[own] = At(start.binding, (*start.index[:-1], Var(it.name, INT64)), start.target)
+        loop, leave = self._body(node, h, it, r, False, own)
+        leave()
+
+        def final() -> Known:
+            value = self.tracker.final(own, r, node)()
+            assert not isinstance(value, At)
+            return At(start.binding, (*start.index[:-1], value), start.target)
+
+        self.tracker.values[own] = final
+        self.tracker.changed[own] = True
+        return loop
+
+    def _fixed(self, at: At) -> bool:
+        """Is the start of the buffer a pointer that can be named before the nest?"""
+        return isinstance(at.binding.ctype, Pointer) or not is_object(at.binding)
+
+    def _moving(self, b: Binding, node: Node) -> Refusal:
+        return self.unsupported(f"changing the pointer `{b.source}`", node, "index it instead")
 
     def _loop(
-        self, node: Node, source: str, ctype: Value, lower: Expr, upper: Expr, step: int,
-        after: Sequence[Node], outside: bool,
-    ) -> Loop:  # fmt: skip
+        self, node: Node, h: Head, ctype: Value, r: Range, outside: bool, own: Binding | None
+    ) -> tuple[Loop, Callable[[], None]]:
         assert isinstance(ctype.type, ScalarType)
-        binding = Binding(source, "iterator", ctype, self.names.unique(source))
-        self.scopes[-1][source] = binding
+        it = Binding(h.iterator, "iterator", ctype, self.names.unique(h.iterator))
+        if own is not None:
+            own.stale = True
+        if not h.moved:
+            self.scopes[-1][h.iterator] = it
+        else:
+            inner = Binding(h.iterator, "local", ctype, it.name)
+            self.scopes[-1][h.iterator] = inner
+            if not self.tracker.follows(inner):
+                raise self.tracker.given_up.get(h.iterator) or refuse(
+                    "MDH210", f"iterator `{h.iterator}` is assigned in its loop", self.context.head(node)
+                )
+            self.tracker.values[inner] = Var(it.name, ctype.type)
+        return self._body(node, h, it, r, outside, self.scopes[-1][h.iterator])
+
+    def _body(
+        self, node: Node, h: Head, it: Binding, r: Range, outside: bool, own: Binding
+    ) -> tuple[Loop, Callable[[], None]]:
+        assert isinstance(it.ctype, Value) and isinstance(it.ctype.type, ScalarType)
+        variable = Var(it.name, it.ctype.type)
+        self.open[it.name] = r
+        leave = self.tracker.enter(node, h.after, variable, r, own)
         self.jumps.append(None)
         self.loops += 1
-        body = [*self.scoped(node.stmt), *self.block(list(after))]
+        body = [*self.scoped(node.stmt), *self.block(list(h.after))]
         self.loops -= 1
         self.jumps.pop()
+        del self.open[it.name]
         inner = tuple(s for s in body if not isinstance(s, Return))
         span = self._head_span(node)
-        return Loop(binding.name, ctype.type, lower, upper, step, inner, source, outside, span)
+        loop = Loop(it.name, it.ctype.type, r.lower, r.upper, r.step, inner, it.source, outside, span)
+        return loop, leave
 
     def _head_span(self, node: Node) -> Span:
         first = self.context.head(node)
-        last = self.span(node.next) if node.next is not None else first
+        end = node.next if isinstance(node, c_ast.For) else node.cond
+        last = self.span(end) if end is not None else first
         return Span(first.start, max(first.end, last.end)) if first else first
+
+    # ------------------------------------------------------------------ what is known about values
+
+    def stable(self, e: Expr) -> bool:
+        """Does a value consist of what is the same in the nest, and of iterators of the open loops?"""
+        return all(
+            (isinstance(n, Var) and (n.name in self.open or self.invariant(n)))
+            or isinstance(n, Const | Cast | Unary | Binary | Select)
+            for n in walk(e)
+        )
+
+    def never_negative(self, e: Expr) -> bool:
+        """Is an integer, taken without wrapping, never below zero?
+
+        If that depends on parameters alone, the generated code tests it and the answer is yes.
+        """
+        a = as_affine(e)
+        if a is None:
+            if not self.invariant(e):
+                return False
+            a = as_affine(self.extents.hoist(e))
+            if a is None:
+                return False
+        for name in reversed(self.open):
+            a = self._least(a, name)
+            if a is None:
+                return False
+        outer = {b.name: b for b in self.outer.values()}
+        derived = {p.name: p.type for p in self.extents.params}
+        if not all(n in derived or (n in outer and self.invariant(Var(n, INT64))) for n in a.names):
+            return False
+        types = {n: derived.get(n) or getattr(outer[n].ctype, "type", None) for n in a.names}
+        unsigned = all(isinstance(t, ScalarType) and not t.is_signed for t in types.values())
+        if a.const >= 0 and unsigned and all(c > 0 for _, c in a.terms):
+            return True
+        if all(c < 0 for _, c in a.terms):
+            return False  # true for small sizes only, if at all
+        self.guards[f"{a} >= 0"] = a
+        return True
+
+    def _least(self, a: Affine, name: str) -> Affine | None:
+        """A lower bound of an affine value over the range of an iterator."""
+        c = a.coefficient(name)
+        if not c:
+            return a
+        r = self.open[name]
+        first, last = as_affine(r.lower), as_affine(r.upper)
+        if first is None or last is None:
+            return None
+        last = last - 1 if r.step > 0 else last + 1
+        return a.substitute({name: first if (c > 0) == (r.step > 0) else last})
 
     # ------------------------------------------------------------------ the result
 
-    def result(self, body: Sequence[Out]) -> tuple[tuple[NestStmt, ...], tuple[Param, ...],
-                                                   tuple[Buffer, ...], tuple[OuterScalar, ...]]:  # fmt: skip
+    def finish(self) -> list[Out]:
+        """Assignments that give followed variables their values after the nest."""
+        out: list[Out] = []
+        for b in list(self.outer.values()):
+            if not self.tracker.follows(b) or not self.tracker.changed.get(b) or not self._live(b):
+                continue
+            if isinstance(b.ctype, Pointer):
+                raise self.tracker.lost(b, None, "is moved by the nest and used after it")
+            if not b.stale:
+                value = self.tracker.scalar(b, self.nest)
+                b.name = b.name or self.names.unique(b.source)
+                b.written = True
+                assert isinstance(b.ctype, Value)
+                out.append(Assign(Var(b.name, b.ctype.type), value, self.head_of_nest))
+        return out
+
+    def check_members(self, buffers: Sequence[Buffer], body: Sequence[NestStmt]) -> None:
+        """Members of structs that a store of the nest might change; raises ``ByMemory`` for scalars."""
+        stored = {b.name for t in targets(list(body)) if isinstance(t, Load) for b in buffers if b.name == t.buffer}
+        types = [b.type for b in buffers if b.name in stored and not (b.distinct or b.restrict)]
+        again: set[str] = set()
+        for b in self.outer.values():
+            if not b.label or b.refusal is not None or not b.name or b.address:
+                continue
+            if isinstance(b.ctype, Value) and any(reachable(b.ctype.type, t) for t in types):
+                again.add(b.source)
+            elif isinstance(b.ctype, Pointer) and any(pointer_reachable(t) for t in types):
+                raise refuse(
+                    "MDH006", f"`{b.source}` might be changed by the nest, which writes characters",
+                    self.head_of_nest, help=LOCAL_POINTER,
+                )  # fmt: skip
+        if again:
+            raise ByMemory(frozenset(again))
+
+    def result(self, body: Sequence[Out]) -> Result:
         """Body, parameters, buffers and outer scalars, after the last name is known."""
         nest = tuple(s for s in body if not isinstance(s, Return))
         ranks = {
             b.name for b in self.outer.values() if b.dereferenced and not b.subscripted and _scalar_pointer(b)
         }
         nest = map_nest(nest, lambda e: rewrite(e, lambda n: as_scalar(n, ranks)))
-        buffers = tuple(self._buffer(b, ranks) for b in list(self.outer.values()) if _is_buffer(b) and b.name)
+        loaded = {n.buffer for e in expressions(nest) for n in walk(e) if isinstance(n, Load)}
+        buffers = tuple(
+            self._buffer(b, ranks) for b in list(self.outer.values())
+            if _is_buffer(b) and b.name and (b.name in loaded or b.source not in self.assigned)
+        )  # fmt: skip
         nest = drop_unused(nest)
-        used = used_names(nest, buffers)
+        used = used_names(nest, buffers) | {n for a in self.guards.values() for n in a.names}
         params: list[Param] = []
         scalars: list[OuterScalar] = []
         for b in self.outer.values():
@@ -337,6 +836,7 @@ class NestReader(Statements):
                 scalars.append(OuterScalar(b.name, b.ctype.type, self._live(b), b.ctype.spelling))
             elif b.name in used:
                 params.append(Param(b.name, b.ctype.type, b.source, b.ctype.spelling))
+        self.check_members(buffers, nest)
         hoisted = [p for p in self.extents.params if p.name in used]
         return nest, (*params, *hoisted), buffers, tuple(scalars)
 
@@ -401,6 +901,24 @@ def _stores(node: Node) -> bool:
     if isinstance(node, c_ast.UnaryOp) and node.op in ("++", "--", "p++", "p--"):
         return not isinstance(node.expr, c_ast.ID | c_ast.StructRef)
     return isinstance(node, c_ast.Assignment) and isinstance(node.lvalue, c_ast.ArrayRef | c_ast.UnaryOp)
+
+
+def _same(a: CType, b: CType) -> bool:
+    """Are values of the two types stored alike?"""
+    match a, b:
+        case Value(type=s), Value(type=t):
+            return s == t
+        case (Array(element=s), Array(element=t)) | (Pointer(target=s), Pointer(target=t)):
+            return _same(s, t)
+    return False
+
+
+def _wraps(e: Expr) -> bool:
+    """Does C compute a difference of unsigned numbers?"""
+    return any(
+        isinstance(n, Binary) and n.op == "-" and isinstance(n.type, ScalarType) and not n.type.is_signed
+        for n in walk(e)
+    )
 
 
 def _is_buffer(b: Binding) -> bool:

@@ -234,7 +234,8 @@ def walk_nodes(node: Node) -> Iterator[Node]:
     """The node and all below it."""
     yield node
     for _, child in node.children():
-        yield from walk_nodes(child)
+        if child is not None:  # an item that the parser left out
+            yield from walk_nodes(child)
 
 
 def c_text(node: Node) -> str:

@@ -17,11 +17,12 @@ from frontend_c.expressions import Context
 from frontend_c.functions import Functions, parameters, why_not_combine
 from frontend_c.hole import hole_test, preprocessed
 from frontend_c.lexer import statement_end
-from frontend_c.nest import Enclosing, NestReader
+from frontend_c.nest import ByMemory, Enclosing, NestReader, Result
 from frontend_c.parsing import Chunk, Node, Unit, c_ast, first_token, walk_nodes
 from frontend_c.positions import Positions
 from frontend_c.preprocess import CompileCommand, analysis_flags, preprocess
 from frontend_c.scopes import local_types, surroundings
+from frontend_c.tracking import Untracked
 from lifter.annotations import BUILTIN_OPERATORS, Directive, parse_directive
 from lifter.loop_nest import LoopNest
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
@@ -136,22 +137,37 @@ class _One:
             self.file.unit, self.file.context.types.signed_char, local_types([*enclosing.around.scopes, nest])
         )
         context = Context(self.file.unit, self.file.positions, types)
-        reader = NestReader(context, enclosing, self.file.functions, nest)
-        body = reader.guarded(nest)
-        self.problems += reader.problems
-        if self.problems:
-            raise Refusal(self.problems.pop())
-        statements, params, buffers, scalars = reader.result(body)
+        reader, (statements, params, buffers, scalars) = self._nest(context, enclosing, nest)
         if not any(hasattr(s, "iterator") for s in statements):
             raise refuse("MDH210", "nest holds no loop", self._head())
         named = [f for op in self.directive.combine_ops for f in op.functions if f not in BUILTIN_OPERATORS]
         for f in named:
             self.file.functions.get(f, self.directive.clause_span("combine_ops"))
+        directive = replace(self.directive, assume=(*self.directive.assume, *reader.guards))
         return LoopNest(
             self.name, self.function, self.label, params, buffers, scalars, statements,
-            self.file.functions.closure([*reader.called, *named]), self.directive, self.file.source.path,
+            self.file.functions.closure([*reader.called, *named]), directive, self.file.source.path,
             self.span, self.found.span, self._function_span(),
         )  # fmt: skip
+
+    def _nest(self, context: Context, enclosing: Enclosing, nest: Node) -> tuple[NestReader, Result]:
+        """The statement, read; again for what turns out to be known less well than hoped."""
+        given_up: dict[str, Refusal] = {}
+        by_memory: frozenset[str] = frozenset()
+        while True:
+            reader = NestReader(context, enclosing, self.file.functions, nest, given_up, by_memory)
+            try:
+                body = reader.guarded(nest)
+                if reader.problems or self.problems:
+                    self.problems += reader.problems
+                    raise Refusal(self.problems.pop())
+                return reader, reader.result([*body, *reader.finish()])
+            except Untracked as lost:
+                assert lost.name not in given_up, lost.name
+                given_up[lost.name] = lost.refusal
+            except ByMemory as more:
+                assert not more.paths & by_memory
+                by_memory |= more.paths
 
     # ------------------------------------------------------------------ where it is
 

@@ -199,23 +199,37 @@ class Statements(Expressions):
 
     # ------------------------------------------------------------------ assignments
 
+    def follow(self, node: Node) -> bool:
+        """A hook: is the assignment (or ``++``) one of a variable whose value is only kept track of?"""
+        return False
+
     def _statement_assignment(self, node: Node) -> list[Out]:
+        return self._assigned(node)[0]
+
+    def _assigned(self, node: Node) -> tuple[list[Out], Place]:
+        """The assignments of a chain ``a = b = e``, and the place of the first."""
         out: list[Out] = []
         if isinstance(node.rvalue, c_ast.Assignment):
-            out += self._statement_assignment(node.rvalue)
-            value = self.read(self.place(node.rvalue.lvalue))
+            out, inner = self._assigned(node.rvalue)
+            if self.follow(c_ast.Assignment(node.op, node.lvalue, node.rvalue.lvalue, node.coord)):
+                return out, self.place(node.lvalue)
+            value = self.read(inner)
         elif isinstance(node.rvalue, c_ast.InitList):
             raise self.unsupported("this initialiser", node.rvalue)
+        elif self.follow(node):
+            return out, self.place(node.lvalue)
         else:
             value = self.convert(node.rvalue)
+        place = self.place(node.lvalue)  # once: it may move a pointer
         if node.op != "=":
-            old = self.read(self.place(node.lvalue))
-            value = operators.binary(node.op[:-1], old, value, self.span(node))
-        return [*out, self.assign(self.place(node.lvalue), value, node)]
+            value = operators.binary(node.op[:-1], self.read(place), value, self.span(node))
+        return [*out, self.assign(place, value, node)], place
 
     def _statement_unaryop(self, node: Node) -> list[Out]:
         if node.op not in ("++", "--", "p++", "p--"):
             self.convert(node)
+            return []
+        if self.follow(node):
             return []
         place = self.place(node.expr)
         one = Const(1, INT32)
@@ -243,7 +257,9 @@ class Statements(Expressions):
     # ------------------------------------------------------------------ control
 
     def _statement_if(self, node: Node) -> list[Out]:
-        cond = self.condition(node.cond)
+        return self.branches(self.condition(node.cond), node)
+
+    def branches(self, cond: Expr, node: Node) -> list[Out]:
         then, other = self.scoped(node.iftrue), self.scoped(node.iffalse)
         if any(isinstance(s, Loop) for s in [*then, *other]):
             raise refuse(

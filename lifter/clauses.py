@@ -10,7 +10,7 @@ from lifter.loop_nest import Loop, LoopNest, NestStmt
 from mdh_core.combine import CombineOp
 from mdh_core.diagnostics import Related, refuse
 from mdh_core.expr import Load, ScalarType, walk
-from mdh_core.ir import MdhProgram, Store
+from mdh_core.ir import HostLoop, MdhProgram, Sequential, Step, Store
 from mdh_core.source import Span
 
 SYNONYMS = {"fmin": "min", "fmax": "max"}
@@ -189,3 +189,17 @@ def operators_note(programs: Sequence[MdhProgram]) -> str:
         + ")"
         for p in programs
     )
+
+
+def steps_note(steps: Sequence[Step]) -> str:
+    """``t { md_hom(i: cc) }``: host loops around what is in them."""
+    out = []
+    for s in steps:
+        match s:
+            case MdhProgram():
+                out.append(operators_note((s,)))
+            case HostLoop(source_name=name, iterator=iterator, body=body):
+                out.append(f"{name or iterator} in order {{ {steps_note(body)} }}")
+            case Sequential():
+                out.append("statements in order")
+    return ", then ".join(out)

@@ -326,7 +326,9 @@ class Closing:
                 pool += [x for x in self.m.reduction_of(n)[0].initials if x is not None]
         for e in pool:
             for n in walk(e):
-                if isinstance(n, Load) and n.buffer == p.name and affine_index(n.index) == before:
+                if not isinstance(n, Load) or n.buffer != p.name or self.m.is_gather(n):
+                    continue
+                if affine_index(n.index) == before:
                     return n
         return None
 
@@ -335,6 +337,8 @@ class Closing:
         first = {axis: Affine.number(0)}
 
         def shift(n: Expr) -> Expr | None:
+            if isinstance(n, Load) and self.m.is_gather(n):
+                raise refuse("MDH214", f"index of `{n.buffer}` depends on data", n.span)
             if isinstance(n, Load):
                 moved = (a.substitute(first) for a in affine_index(n.index))
                 return replace(n, index=tuple(map(affine_expr, moved)))

@@ -180,6 +180,19 @@ def find_shape(accesses: tuple[FlatAccess, ...]) -> Shape | None:
     return best or flat
 
 
+def fit_shape(accesses: tuple[FlatAccess, ...], extents: tuple[Affine, ...]) -> Shape | None:
+    """The accesses under a shape that is known, or None where they do not fit it."""
+    if not extents:
+        affine = [a.index.affine for a in accesses]
+        return None if None in affine else Shape((), tuple((a,) for a in affine if a is not None), ())
+    strides: list[Poly] = []
+    step = Poly.number(1)
+    for e in reversed(extents):
+        step = step * Poly.from_affine(e)
+        strides.append(step)
+    return _try(accesses, tuple(reversed(strides)))
+
+
 def _meets_twice(a: FlatAccess) -> bool:
     """May an affine index have one value at two points?"""
     index = a.index.affine

@@ -1,9 +1,7 @@
 """``LoopNest`` -> ``MdhProgram``s: the recipe of mdh.md 9.2 and its refusals.
 
-    normalise      loops count from 0, subscripts are affine, flat arrays have their shape
-    segments       loops side by side become nests of single loops
-    Machine.run    every place's value after the nest, over reductions and scans
-    programs       views, scalar function, combine operators; the order of several programs
+    flat_programs  a nest without loops that must run in order
+    stepped        any other: loops distributed, reordered, or run in order around programs
     check_*        the directive's clauses against what was found
 
 ``lift`` never raises for a user's nest: what is not liftable is a diagnostic.
@@ -15,33 +13,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from lifter.clauses import check_names, check_programs, operators_note, promised
+from lifter.clauses import check_names, check_programs, loops_of, steps_note
+from lifter.flat import flat_programs
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.normalise import Axis, NormalNest, normalise
-from lifter.places import Env
 from lifter.polyhedral import Constraint, satisfiable
-from lifter.programs import programs
-from lifter.reductions import Rules
-from lifter.segments import Segment, expressions, segments
-from lifter.symbolic import Machine
-from mdh_core.diagnostics import Diagnostic, Refusal, refuse
-from mdh_core.expr import (
-    Affine,
-    Assign,
-    Declare,
-    Field,
-    If,
-    ScalarType,
-    Stmt,
-    Type,
-    Var,
-    While,
-    base_of,
-    variables,
-)
-from mdh_core.ir import Buffer, MdhProgram, Size, Step, programs_of
+from lifter.steps import Stepped, check_overlap, every_step, stepped
+from mdh_core.diagnostics import Diagnostic, Refusal, Related, refuse
+from mdh_core.expr import Affine, If, ScalarType, Stmt
+from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Size, Step, programs_of
 
-LIFTED, REFUSED = "lifted", "refused"
+LIFTED, PARTIAL, REFUSED = "lifted", "partial", "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,94 +64,88 @@ class LiftedNest:
 
 
 def lift(nest: LoopNest) -> LiftedNest:
-    """The programs of a nest, or the reasons why it has none."""
+    """The steps of a nest, or the reasons why it has none."""
     try:
         check_names(nest)
-        normal = normalise(nest)
-        found = _programs(nest, normal)
-        check_programs(nest, found)
+        return _lifted(nest)
     except Refusal as refusal:
         return LiftedNest(nest, REFUSED, (), (replace(refusal.diagnostic, file=nest.file),))
     except RecursionError:
         deep = Diagnostic("MDH211", "an expression of the nest is nested too deeply", nest.file, nest.span)
         return LiftedNest(nest, REFUSED, (), (deep,))
-    notes = (*_information(nest, found), *_extents(nest, normal))
+
+
+def _lifted(nest: LoopNest) -> LiftedNest:
+    found: Stepped | None
+    try:
+        found = Stepped(flat_programs(nest, normalise(nest)), (), ())
+        if not found.steps:
+            raise refuse(
+                "MDH211",
+                "the nest computes nothing that is used after it",
+                nest.span,
+                help="remove the directive",
+            )
+        check_overlap(nest, tuple(programs_of(found.steps)))
+    except Refusal as refusal:
+        found = stepped(nest)
+        if found is None or _claims(nest, found):
+            raise refusal from None
+    every = tuple(programs_of(found.steps))
+    check_programs(nest, every)
+    partial = any(isinstance(s, Sequential) for s in every_step(found.steps))
+    final: tuple[FinalIterator, ...] = ()
+    extents: tuple[Diagnostic, ...] = ()
+    try:
+        normal = normalise(nest)
+    except Refusal as refusal:
+        if any(x.declared_outside for x in loops_of(nest.body)):
+            raise refusal from None
+    else:
+        final = _final_iterators(nest, normal)
+        extents = tuple(_extents(nest, normal))
+    notes = (*_information(nest, found), *extents)
     return LiftedNest(
         nest,
-        LIFTED,
-        found,
+        PARTIAL if partial else LIFTED,
+        found.steps,
         tuple(replace(d, file=nest.file) for d in notes),
-        _final_iterators(nest, normal),
+        final,
+        found.temporaries,
     )
 
 
-def _programs(nest: LoopNest, normal: NormalNest) -> tuple[MdhProgram, ...]:
-    types = _scalar_types(nest)
-    rules = Rules(nest.directive.fp == "exact", {f.name: f for f in nest.functions}, promised(nest))
-    parts = segments(normal, types, frozenset(s.name for s in nest.scalars))
-    out: list[MdhProgram] = []
-    for n, part in enumerate(parts):
-        machine = Machine(normal, rules, types, _split_records(nest.body), part.body)
-        env: Env = {}
-        machine.run(part.body, env)
-        out += programs(nest, normal, machine, part, env, _wanted(nest, part, parts[n + 1 :]))
-    if not out:
-        raise refuse(
-            "MDH211",
-            "the nest computes nothing that is used after it",
-            nest.span,
-            help="remove the directive",
-        )
-    return tuple(out)
-
-
-def _wanted(nest: LoopNest, part: Segment, later: Sequence[Segment]) -> frozenset[str]:
-    """Outer scalars whose value after a part is read by anyone."""
-    used = {v for s in later for e in expressions(s.body) for v in variables(e)}
-    live = {s.name for s in nest.scalars if s.live_after or s.name in used}
-    return part.results & live
-
-
-def _scalar_types(nest: LoopNest) -> dict[str, Type]:
-    types: dict[str, Type] = {s.name: s.type for s in nest.scalars}
-    for s in _statements(nest.body):
-        if isinstance(s, Declare):
-            types[s.name] = s.type
-        elif isinstance(s, Assign) and isinstance(s.target, Var):
-            types.setdefault(s.target.name, s.target.type)
-    return types
-
-
-def _split_records(body: Sequence[NestStmt]) -> frozenset[str]:
-    """Records of which single fields are assigned."""
-    out = set()
-    for s in _statements(body):
-        if isinstance(s, Assign) and isinstance(s.target, Field):
-            base = base_of(s.target)
-            out.add(base.name if isinstance(base, Var) else base.buffer)
-    return frozenset(out)
-
-
-def _statements(body: Sequence[NestStmt | Stmt]) -> Iterator[NestStmt | Stmt]:
-    for s in body:
-        yield s
-        match s:
-            case If(then=then, other=other):
-                yield from _statements(then)
-                yield from _statements(other)
-            case While(body=inner):
-                yield from _statements(inner)
-            case Loop(body=nested):
-                yield from _statements(nested)
-            case _:
-                pass
+def _claims(nest: LoopNest, found: Stepped) -> bool:
+    """Does a clause give an operator to a loop that runs in order?"""
+    clauses = nest.directive.combine_ops
+    if not clauses:
+        return False
+    if any(not c.iterator for c in clauses):
+        return any(not isinstance(s, MdhProgram) for s in found.steps)
+    named = {c.iterator for c in clauses}
+    kept = {s.source_name for s in every_step(found.steps) if isinstance(s, HostLoop)}
+    partial = any(isinstance(s, Sequential) for s in every_step(found.steps))
+    dims = {d.name for p in programs_of(found.steps) for d in p.hom.dims}
+    return bool(named & kept) or (partial and not named <= dims)
 
 
 # --------------------------------------------------------------------------- what there is to say
 
 
-def _information(nest: LoopNest, found: tuple[MdhProgram, ...]) -> Iterator[Diagnostic]:
-    yield Diagnostic("MDH101", f"lifted to {operators_note(found)}", span=nest.span)
+def _information(nest: LoopNest, stepped: Stepped) -> Iterator[Diagnostic]:
+    found = tuple(programs_of(stepped.steps))
+    yield Diagnostic("MDH101", f"lifted to {steps_note(stepped.steps)}", span=nest.span)
+    for step, why in stepped.reasons:
+        related = (Related(why.span, why.label or why.message),) if why.span else ()
+        if isinstance(step, HostLoop):
+            yield Diagnostic(
+                "MDH102", f"`{step.source_name}` runs in order: {why.message}", span=step.span,
+                related=related, help=why.help,
+            )  # fmt: skip
+        else:
+            yield Diagnostic(
+                "MDH103", f"left as it was: {why.message}", span=step.span, related=related, help=why.help
+            )
     yield from _overlaps(nest, found)
     inexact = [op for p in found for op in p.hom.combine if op.function is not None and not op.function.exact]
     if not inexact:
@@ -236,17 +212,45 @@ def _greatest(a: Affine, axes: dict[str, Axis]) -> int:
 
 
 def _final_iterators(nest: LoopNest, normal: NormalNest) -> tuple[FinalIterator, ...]:
+    """Raises MDH202 where a value depends on how far outer loops of steps > 1 went."""
     out: list[FinalIterator] = []
 
-    def visit(body: Sequence[NestStmt], outer: tuple[Size, ...]) -> None:
+    def visit(body: Sequence[NestStmt | Stmt], outer: tuple[Axis, ...]) -> None:
         for s in body:
-            if isinstance(s, Loop):
-                axis = normal.axes[s.iterator]
-                visit(s.body, (*outer, axis.size))
-                if s.declared_outside:
-                    out.append(
-                        FinalIterator(axis.source_name, s.type, axis.lower, axis.size, axis.step, outer)
-                    )
+            if isinstance(s, If):
+                visit((*s.then, *s.other), outer)
+            if not isinstance(s, Loop):
+                continue
+            axis = normal.axes[s.iterator]
+            visit(s.body, (*outer, axis))
+            if s.declared_outside:
+                if not axis.single:
+                    raise _unknown_end(s, axis)
+                lower, span = _at_the_end(axis.first, outer, s), _at_the_end(axis.span, outer, s)
+                sizes = tuple(Size(_at_the_end(a.span, outer, s), a.size.step) for a in outer)
+                size = Size(span, axis.size.step)
+                out.append(FinalIterator(axis.source_name, s.type, lower, size, axis.step, sizes))
 
     visit(nest.body, ())
     return tuple(out)
+
+
+def _at_the_end(a: Affine, outer: Sequence[Axis], loop: Loop) -> Affine:
+    """The value in the last iterations of the outer loops."""
+    for axis in reversed(outer):
+        if not a.coefficient(axis.name):
+            continue
+        if axis.size.step != 1 or not axis.single:
+            raise _unknown_end(loop, axis)
+        a = a.substitute({axis.name: axis.span - 1})
+    return a
+
+
+def _unknown_end(loop: Loop, axis: Axis) -> Refusal:
+    name = loop.source_name or loop.iterator
+    return refuse(
+        "MDH202",
+        f"the last value of `{name}` depends on `{axis.source_name}`",
+        loop.span,
+        help=f"declare `{name}` in its loop",
+    )

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from lifter.delinearise import FlatAccess, Poly, as_polynomial, find_shape
+from lifter.delinearise import FlatAccess, Poly, as_polynomial, find_shape, fit_shape
 from lifter.loop_nest import Loop, LoopNest, NestStmt
-from lifter.polyhedral import Constraint, at_least
+from lifter.polyhedral import Constraint, at_least, satisfiable
 from mdh_core.diagnostics import Related, refuse
 from mdh_core.expr import (
     INT32,
@@ -54,13 +54,21 @@ from mdh_core.source import Span
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A loop's index set: ``name`` runs over [0, size); the iterator is ``lower + step * name``."""
+    """A loop's index set: ``name`` runs over [0, size); the iterator is ``lower + step * name``.
+
+    Where a bound depends on outer iterators, ``size`` is that of the smallest box over parameters, and
+    ``constraints`` say which of its points the loop visits.
+    """
 
     name: str
     size: Size
     lower: Affine
     step: int
     loop: Loop = field(compare=False, repr=False)
+    constraints: tuple[Constraint, ...] = ()
+    first: Affine = field(default=Affine(), compare=False)  # exact value of ``lower``
+    span: Affine = field(default=Affine(), compare=False)  # exact span, over outer axes too
+    single: bool = field(default=True, compare=False)  # one bound on either side
 
     @property
     def source_name(self) -> str:
@@ -68,7 +76,7 @@ class Axis:
 
     @property
     def domain(self) -> tuple[Constraint, ...]:
-        return axis_domain(self.name, self.size)
+        return (*axis_domain(self.name, self.size), *self.constraints)
 
     @property
     def reach(self) -> Affine | None:
@@ -116,6 +124,12 @@ class NormalNest:
     context: tuple[Constraint, ...]  # facts about parameters
     assumptions: tuple[tuple[str, Affine], ...]  # buffer, and what its shape needs to be >= 0
     accesses: tuple[RawAccess, ...]
+    symbols: frozenset[str]  # what index functions may mention: axes and integer parameters
+
+    def is_gather(self, load: Load) -> bool:
+        """Does the index of a read depend on data, or is it not affine?"""
+        index = [as_affine(i) for i in load.index]
+        return any(a is None or not a.names <= self.symbols for a in index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,21 +193,31 @@ def _targets(body: Sequence[AnyStmt]) -> Iterator[tuple[Expr, Span]]:
 # --------------------------------------------------------------------------- the pass
 
 
-def normalise(nest: LoopNest) -> NormalNest:
-    """Raises ``Refusal``: MDH201, MDH202, MDH206, MDH214."""
-    walker = _Walker(nest)
+Shapes = Mapping[str, tuple[Affine, ...]]  # inner extents of flat buffers
+
+
+def normalise(
+    nest: LoopNest, facts: tuple[Constraint, ...] = (), shapes: Shapes | None = None
+) -> NormalNest:
+    """Raises ``Refusal``: MDH201, MDH202, MDH206, MDH214.
+
+    ``facts``: what is known about parameters; ``shapes``: those that flat buffers are to have.
+    """
+    walker = _Walker(nest, facts)
     body = walker.statements(nest.body, {})
-    return _with_shapes(nest, walker, body)
+    return _with_shapes(nest, walker, body, shapes or {})
 
 
-def _with_shapes(nest: LoopNest, walker: _Walker, body: tuple[NormalStmt, ...]) -> NormalNest:
+def _with_shapes(
+    nest: LoopNest, walker: _Walker, body: tuple[NormalStmt, ...], shapes: Shapes
+) -> NormalNest:
     buffers = {b.name: b for b in nest.buffers}
     chosen: dict[tuple[str, tuple[Poly, ...]], tuple[Affine, ...]] = {}
     assumptions: list[tuple[str, Affine]] = []
     for name, buffer in buffers.items():
         uses = [a for a in walker.accesses if a.buffer == name]
-        if buffer.rank == 1 and uses:
-            buffers[name], needed = _delinearise(buffer, uses, chosen)
+        if buffer.rank == 1 and uses and name not in walker.gathered:
+            buffers[name], needed = _delinearise(buffer, uses, chosen, shapes.get(name))
             assumptions += [(name, a) for a in needed]
         for use in uses:
             key = (name, use.index)
@@ -202,15 +226,20 @@ def _with_shapes(nest: LoopNest, walker: _Walker, body: tuple[NormalStmt, ...]) 
             index = []
             for p in use.index:
                 a = p.affine
-                if a is None:
+                if a is None and (use.written or name not in walker.gathered):
                     raise _not_affine(buffer, p, use)
-                index.append(a)
-            chosen[key] = tuple(index)
+                if a is not None:
+                    index.append(a)
+            if len(index) == len(use.index):
+                chosen[key] = tuple(index)
 
     def finish(e: Expr) -> Expr | None:
         if not isinstance(e, Load):
             return None
         polys = tuple(as_polynomial(i) or Poly() for i in e.index)
+        if (e.buffer, polys) not in chosen or not all(map(as_polynomial, e.index)):
+            assert e.buffer in walker.gathered
+            return None
         return replace(e, index=tuple(affine_expr(a) for a in chosen[e.buffer, polys]))
 
     return NormalNest(
@@ -222,7 +251,9 @@ def _with_shapes(nest: LoopNest, walker: _Walker, body: tuple[NormalStmt, ...]) 
         tuple(
             replace(a, index=tuple(Poly.from_affine(x) for x in chosen[a.buffer, a.index]))
             for a in walker.accesses
+            if (a.buffer, a.index) in chosen
         ),
+        frozenset(walker.axes) | {p.name for p in nest.params},
     )
 
 
@@ -230,6 +261,7 @@ def _delinearise(
     buffer: Buffer,
     uses: list[RawAccess],
     chosen: dict[tuple[str, tuple[Poly, ...]], tuple[Affine, ...]],
+    known: tuple[Affine, ...] | None,
 ) -> tuple[Buffer, tuple[Affine, ...]]:
     flat: dict[tuple[tuple[Poly, ...], tuple[Constraint, ...]], FlatAccess] = {}
     for use in uses:
@@ -240,7 +272,8 @@ def _delinearise(
         reach = tuple((a.name, a.reach) for a in use.axes if a.reach is not None)
         written = use.written or ((old := flat.get((use.index, use.facts))) is not None and old.written)
         flat[use.index, use.facts] = FlatAccess(use.index[0], inside, use.facts, reach, written)
-    shape = find_shape(tuple(flat.values()))
+    every = tuple(flat.values())
+    shape = find_shape(every) if known is None else fit_shape(every, known)
     if shape is None:
         first = next((u for u in uses if u.index[0].affine is None), uses[0])
         others = tuple(
@@ -277,16 +310,17 @@ def _not_affine(buffer: Buffer, p: Poly, use: RawAccess) -> Exception:
 class _Walker:
     """One walk over the nest: iterators and subscripts rewritten, accesses recorded."""
 
-    def __init__(self, nest: LoopNest) -> None:
+    def __init__(self, nest: LoopNest, facts: tuple[Constraint, ...]) -> None:
         self.nest = nest
         self.axes: dict[str, Axis] = {}
         self.accesses: list[RawAccess] = []
+        self.gathered: set[str] = set()  # buffers that are read at indices that depend on data
         self.iterators: dict[str, Expr] = {}
         self.buffers = {b.name: b for b in nest.buffers}
         self.assigned = assigned_scalars(nest.body)
         self.written = assigned_buffers(nest.body)
         self.params = {p.name: p for p in nest.params}
-        self.context = (*unsigned_facts(nest.params), *assumed(nest.directive.assume, nest.params))
+        self.context = (*unsigned_facts(nest.params), *assumed(nest.directive.assume, nest.params), *facts)
         self.stack: tuple[Axis, ...] = ()
         self.facts: tuple[Constraint, ...] = self.context
         self.under_condition = False
@@ -345,13 +379,13 @@ class _Walker:
             known[name] = value
 
     def loop(self, loop: Loop, known: dict[str, Expr]) -> AxisLoop:
-        lower = self.bound(loop.lower, loop, known)
-        upper = self.bound(loop.upper, loop, known)
-        if loop.step > 0:
-            size = Size(upper - lower, loop.step)
-        else:
-            size = Size(lower - upper, -loop.step)
-        axis = Axis(loop.iterator, size, lower, loop.step, loop)
+        up = loop.step > 0
+        lowers = self.bounds(loop.lower, loop, known, "max" if up else "min")
+        uppers = self.bounds(loop.upper, loop, known, "min" if up else "max")
+        axis = self.axis(loop, lowers[0], uppers[0])
+        if len(lowers) + len(uppers) > 2:
+            axis = self.narrowed(axis, lowers[1:], uppers[1:], up)
+        lower = axis.lower
         i: Expr = Var(loop.iterator, INT64)
         if loop.step != 1:
             i = Binary("*", Const(loop.step, INT64), i, INT64)
@@ -372,19 +406,58 @@ class _Walker:
     def param_types(self) -> dict[str, ScalarType]:
         return {n: p.type for n, p in self.params.items() if isinstance(p.type, ScalarType)}
 
-    def bound(self, e: Expr, loop: Loop, known: dict[str, Expr]) -> Affine:
-        e = substitute(e, known)
+    def axis(self, loop: Loop, lower: Affine, upper: Affine) -> Axis:
+        """The axis of a loop whose bounds are affine over outer axes and parameters."""
+        outer = {a.name for a in self.stack}
+        up = loop.step > 0
+        moving = Affine.from_dict({n: c for n, c in lower.terms if n in outer})
+        if any(c % loop.step for _, c in moving.terms):
+            low = lower  # the points of two rows are not those of one grid
+        else:
+            low = self.extreme(lower, largest=not up)
+        span = upper - low if up else low - upper
+        span_exact = upper - lower if up else lower - upper
+        size = Size(self.extreme(span, largest=True), abs(loop.step))
+        value = low + Affine.of(loop.iterator, loop.step)
+        constraints = []
+        if lower != low:
+            constraints.append(at_least(value - lower if up else lower - value))
+        if span.names & outer:
+            constraints.append(at_least(upper - value if up else value - upper, 1))
+        return Axis(loop.iterator, size, low, loop.step, loop, tuple(constraints), lower, span_exact)
+
+    def narrowed(self, axis: Axis, lowers: list[Affine], uppers: list[Affine], up: bool) -> Axis:
+        """An axis with further bounds."""
+        value = axis.lower + Affine.of(axis.name, axis.step)
+        more = [at_least(value - a if up else a - value) for a in lowers]
+        more += [at_least(a - value if up else value - a, 1) for a in uppers]
+        return replace(axis, constraints=(*axis.constraints, *more), single=False)
+
+    def bounds(self, e: Expr, loop: Loop, known: dict[str, Expr], name: str) -> list[Affine]:
+        """The affine values of which a bound is the ``name`` (max or min); that without iterators first."""
+        parts = _choices(substitute(e, {**self.iterators, **known}), name)
+        if len(parts) > 1 and abs(loop.step) == 1:
+            found = [self.bound(p, loop, {}, {}) for p in parts]
+            outer = {a.name for a in self.stack}
+            return sorted(found, key=lambda a: (len(a.names & outer), len(a.terms)))
+        return [self.bound(e, loop, known, self.iterators)]
+
+    def extreme(self, a: Affine, largest: bool) -> Affine:
+        """A bound over parameters of an affine value, for all values of the outer axes."""
+        for axis in reversed(self.stack):
+            c = a.coefficient(axis.name)
+            if not c:
+                continue
+            at = Affine.number(0)
+            if (c > 0) == largest:
+                step = axis.size.step
+                at = (axis.size.span - 1) * (c // step if c % step == 0 else c)
+            a = a.substitute({axis.name: Affine.number(0)}) + at
+        return a
+
+    def bound(self, e: Expr, loop: Loop, known: dict[str, Expr], iterators: dict[str, Expr]) -> Affine:
+        e = substitute(e, {**iterators, **known})
         name = loop.source_name or loop.iterator
-        outer = [a for a in self.stack if a.name in variables(e)]
-        if outer:
-            raise refuse(
-                "MDH202",
-                f"bound of the loop over `{name}` depends on the outer iterator `{outer[0].source_name}`",
-                loop.span,
-                related=(Related(outer[0].loop.span, "the outer loop"),) if outer[0].loop.span else (),
-                label="the iteration space is not rectangular",
-                help="loop over the whole range and guard the body with an `if`, or keep this nest as it is",
-            )
         moving = sorted(variables(e) & self.assigned)
         if moving:
             raise refuse(
@@ -441,6 +514,11 @@ class _Walker:
 
     def load(self, e: Load, known: dict[str, Expr], span: Span, written: bool) -> Load:
         where = e.span or span
+        if any(isinstance(n, Load) or self.is_unknown(n, known) for i in e.index for n in walk(i)):
+            return self.gather(e, known, where, written)
+        values = [substitute(i, {**self.iterators, **known}) for i in e.index]
+        if not written and e.buffer not in self.written and None in map(as_polynomial, values):
+            return self.gather(e, known, where, written)
         index = tuple(self.subscript(i, e, known, where) for i in e.index)
         polys = tuple(p for _, p in index)
         self.accesses.append(
@@ -448,16 +526,34 @@ class _Walker:
         )
         return replace(e, index=tuple(i for i, _ in index), span=where)
 
-    def subscript(self, e: Expr, load: Load, known: dict[str, Expr], span: Span) -> tuple[Expr, Poly]:
-        loads = [n for n in walk(e) if isinstance(n, Load)]
-        if loads:
+    def is_unknown(self, n: Expr, known: dict[str, Expr]) -> bool:
+        """A variable without a value that is linear in the iterators."""
+        if not isinstance(n, Var) or n.name in known or n.name in self.iterators:
+            return False
+        return n.name in self.assigned or n.name not in self.params
+
+    def gather(self, e: Load, known: dict[str, Expr], span: Span, written: bool) -> Load:
+        """A read at an index that depends on data, of a buffer that the nest does not write."""
+        loads = [n.buffer for i in e.index for n in walk(i) if isinstance(n, Load)]
+        used = [n for i in e.index for n in walk(i) if isinstance(n, Var)]
+        names = [n.name for n in used if self.is_unknown(n, known)]
+        if written or e.buffer in self.written:
             raise refuse(
                 "MDH214",
-                f"index of `{load.buffer}` depends on data",
+                f"index of `{e.buffer}` depends on data"
+                + (", and the nest writes it" if not written else ""),
                 span,
-                label=f"this subscript reads `{loads[0].buffer}`",
-                help="gather the values into an array of their own before the nest",
+                label=f"this subscript reads `{loads[0]}`"
+                if loads
+                else f"this subscript uses `{names[0]}`",
+                help="gather the values into an array of their own before the nest"
+                if not written
+                else "write each cell once, at an index that is linear in the iterators",
             )
+        self.gathered.add(e.buffer)
+        return replace(e, index=tuple(self.expression(i, known, span) for i in e.index), span=span)
+
+    def subscript(self, e: Expr, load: Load, known: dict[str, Expr], span: Span) -> tuple[Expr, Poly]:
         new = substitute(e, {**self.iterators, **known})
         unknown = sorted(variables(new) & self.assigned)
         if unknown:
@@ -482,7 +578,10 @@ class _Walker:
     # ----------------------------------------------------------------- conditions
 
     def facts_of(self, cond: Expr, wanted: bool, known: dict[str, Expr]) -> tuple[Constraint, ...]:
-        return tuple(affine_facts(substitute(cond, known), wanted))
+        return tuple(affine_facts(substitute(cond, known), wanted, self.non_negative))
+
+    def non_negative(self, a: Affine) -> bool:
+        return not satisfiable([*self.facts, Constraint(-a - 1)])
 
 
 class _Guard:
@@ -496,6 +595,33 @@ class _Guard:
 
     def __exit__(self, *_: object) -> None:
         self.walker.facts, self.walker.under_condition = self.before
+
+
+def _choices(e: Expr, name: str) -> list[Expr]:
+    """The operands of nested ``max``es (``min``s) written as choices; otherwise the value itself."""
+    e = without_casts(e)
+    if isinstance(e, Select) and isinstance(e.cond, Binary) and e.cond.op in ("<", "<=", ">", ">="):
+        x, y = without_casts(e.cond.a), without_casts(e.cond.b)
+        then, other = without_casts(e.then), without_casts(e.other)
+        smaller = e.cond.op in ("<", "<=")
+        if (then, other) == (y, x):
+            smaller = not smaller
+        elif (then, other) != (x, y):
+            return [e]
+        if smaller == (name == "min") and isinstance(e.cond.a.type, ScalarType) and e.cond.a.type.is_signed:
+            return _choices(then, name) + _choices(other, name)
+    return [e]
+
+
+def without_casts(e: Expr) -> Expr:
+    """The value without conversions between integer types that keep iterators and sizes."""
+    while isinstance(e, Cast) and e.type.is_integer and _whole(e.a) and e.type.bits >= 32:
+        e = e.a
+    return e
+
+
+def _whole(e: Expr) -> bool:
+    return isinstance(e.type, ScalarType) and e.type.is_integer
 
 
 def unsigned_facts(params: Sequence[Param]) -> list[Constraint]:
@@ -555,23 +681,87 @@ def _python_affine(e: ast.expr, names: set[str]) -> Affine | None:
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
-def affine_facts(cond: Expr, wanted: bool) -> list[Constraint]:
+NonNegative = Callable[[Affine], bool]
+
+
+def affine_facts(cond: Expr, wanted: bool, known: NonNegative) -> list[Constraint]:
     """What is known about iterators and parameters where ``cond`` is (not) true; not complete."""
     match cond:
         case Binary(op="&&", a=a, b=b) if wanted:
-            return affine_facts(a, True) + affine_facts(b, True)
+            return affine_facts(a, True, known) + affine_facts(b, True, known)
         case Binary(op="||", a=a, b=b) if not wanted:
-            return affine_facts(a, False) + affine_facts(b, False)
+            return affine_facts(a, False, known) + affine_facts(b, False, known)
         case Unary(op="!", a=a):
-            return affine_facts(a, not wanted)
+            return affine_facts(a, not wanted, known)
         case Cast(a=a):
-            return affine_facts(a, wanted) if is_condition(a) else []
+            return affine_facts(a, wanted, known) if is_condition(a) else []
         case Binary(op=op, a=a, b=b) if op in _NEGATED:
-            x, y = as_affine(a), as_affine(b)
-            if x is None or y is None:
-                return []
-            return _relation(op if wanted else _NEGATED[op], x, y)
+            return _compared(op if wanted else _NEGATED[op], a, b, known) or []
     return []
+
+
+def exact_facts(cond: Expr, known: NonNegative) -> list[Constraint] | None:
+    """Constraints that hold exactly where ``cond`` does; None where it is no conjunction of such."""
+    match cond:
+        case Binary(op="&&", a=a, b=b):
+            x, y = exact_facts(a, known), exact_facts(b, known)
+            return None if x is None or y is None else x + y
+        case Unary(op="!", a=Unary(op="!", a=a)):
+            return exact_facts(a, known)
+        case Unary(op="!", a=Binary(op="||", a=a, b=b)):
+            return exact_facts(Binary("&&", Unary("!", a, INT32), Unary("!", b, INT32), INT32), known)
+        case Unary(op="!", a=Binary(op=op, a=a, b=b)) if op in _NEGATED and op != "==":
+            return _compared(_NEGATED[op], a, b, known)
+        case Cast(a=a, type=t):
+            return exact_facts(a, known) if t.is_integer and is_condition(a) else None
+        case Binary(op="!=", a=a, b=Const(value=0)) if is_condition(a) or _is_not(a):
+            return exact_facts(a, known)
+        case Binary(op=op, a=a, b=b) if op in _NEGATED and op != "!=":
+            return _compared(op, a, b, known)
+    return None
+
+
+def _is_not(e: Expr) -> bool:
+    return isinstance(e, Unary) and e.op == "!"
+
+
+def _compared(op: str, a: Expr, b: Expr, known: NonNegative) -> list[Constraint] | None:
+    x, y = strictly_affine(a, known), strictly_affine(b, known)
+    return None if x is None or y is None else _relation(op, x, y)
+
+
+def strictly_affine(e: Expr, known: NonNegative) -> Affine | None:
+    """The affine value of an integer expression where no conversion and no unsigned operation changes it.
+
+    Signed arithmetic does not overflow in a program that has a meaning; ``known``: is a value at least 0?
+    """
+    match e:
+        case Const(value=int(value)):
+            return Affine.number(value)
+        case Var(name=name, type=ScalarType() as t) if t.is_integer:
+            return Affine.of(name)
+        case Cast(a=a, type=t) if t.is_integer:
+            inner = strictly_affine(a, known)
+            if inner is None or not isinstance(a.type, ScalarType):
+                return None
+            wide = t.kind == "int" and (t.bits >= 32 if a.type.kind == "int" else t.bits > a.type.bits)
+            return inner if wide or (t.kind == "uint" and t.bits >= 32 and known(inner)) else None
+        case Unary(op="-", a=a, type=t) if t.is_signed:
+            inner = strictly_affine(a, known)
+            return None if inner is None else -inner
+        case Binary(op="+" | "-" | "*" as op, a=a, b=b, type=t):
+            x, y = strictly_affine(a, known), strictly_affine(b, known)
+            if x is None or y is None:
+                return None
+            if op == "*":
+                if not (x.is_constant or y.is_constant):
+                    return None
+                out = y * x.const if x.is_constant else x * y.const
+            else:
+                out = x + y if op == "+" else x - y
+            return out if t.is_signed or known(out) else None
+        case _:
+            return None
 
 
 def _relation(op: str, x: Affine, y: Affine) -> list[Constraint]:

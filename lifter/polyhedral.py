@@ -20,7 +20,9 @@ import islpy as isl
 
 from mdh_core.expr import Affine, Constraint
 
-__all__ = ["Constraint", "at_least", "equal", "fixed_values", "less", "reaches", "rename", "satisfiable"]
+__all__ = [
+    "Constraint", "at_least", "bounds", "equal", "fixed_values", "less", "reaches", "rename", "satisfiable",
+]  # fmt: skip
 
 MAX_OPERATIONS = 2_000_000
 T = TypeVar("T")
@@ -120,3 +122,39 @@ def _bounded(ask: Callable[[], T]) -> T | None:
     finally:
         context.reset_operations()
         context.set_max_operations(0)
+
+
+def bounds(
+    constraints: Iterable[Constraint], values: tuple[Affine, ...]
+) -> tuple[tuple[int, int], ...] | None:
+    """Smallest and largest of each value over the points, which are finitely many; None without points.
+
+    Raises ``ArithmeticError`` where isl gave up or a value is unbounded.
+    """
+    rows = frozenset(constraints)
+    names = tuple(sorted({n for c in rows for n in c.value.names} | {n for v in values for n in v.names}))
+    if not names:
+        return tuple((v.const, v.const) for v in values) if all(map(_holds, rows)) else None
+    points = _points(rows, names)
+    short = {name: f"x{k}" for k, name in enumerate(names)}
+
+    def ask() -> tuple[tuple[isl.Val, isl.Val], ...]:
+        texts = (f"{{ [{', '.join(short.values())}] -> [{rename(v, short)}] }}" for v in values)
+        functions = [isl.Aff.read_from_str(isl.DEFAULT_CONTEXT, text) for text in texts]
+        return tuple((points.min_val(f), points.max_val(f)) for f in functions)
+
+    found = _bounded(lambda: None if points.is_empty() else ask())
+    if found is None:
+        if _bounded(lambda: bool(points.is_empty())) is not True:
+            raise ArithmeticError("too many operations")
+        return None
+    if not all(v.is_int() for pair in found for v in pair):
+        raise ArithmeticError("a value is not bounded")
+    return tuple((int(low.to_python()), int(high.to_python())) for low, high in found)
+
+
+@lru_cache(maxsize=2_000)
+def _points(rows: frozenset[Constraint], names: tuple[str, ...]) -> isl.Set:
+    ordered = sorted(rows, key=lambda c: (c.value.terms, c.value.const, c.equality))
+    short = {name: f"x{k}" for k, name in enumerate(names)}
+    return isl.Set(_text(ordered, short, list(short.values())))

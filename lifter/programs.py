@@ -13,7 +13,14 @@ from dataclasses import dataclass, field, replace
 from lifter.dependences import Order, Read, Write, meet, order, why_not_injective, why_refused
 from lifter.legality import why_not_well_defined
 from lifter.loop_nest import LoopNest
-from lifter.normalise import NormalNest, affine_facts, depends_on_data
+from lifter.normalise import (
+    AxisLoop,
+    NormalNest,
+    affine_facts,
+    axis_domain,
+    depends_on_data,
+    exact_facts,
+)
 from lifter.places import Dims, Entry, Env, Place, is_poison, output_twice, shown
 from lifter.polyhedral import Constraint, reaches, rename, satisfiable
 from lifter.reductions import conjunction, conjuncts
@@ -75,6 +82,7 @@ class Output:
     dims: Dims
     at_last: tuple[str, ...] = ()
     span: Span = field(default=NO_SPAN, compare=False)
+    guard: tuple[Constraint, ...] = ()  # on the position
 
     @property
     def combined(self) -> bool:
@@ -87,6 +95,7 @@ class Group:
 
     dims: Dims
     outputs: tuple[Output, ...]
+    domain: tuple[Constraint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +121,7 @@ def programs(
     groups = builder.groups(outputs)
     parts = [builder.build(g) for g in groups]
     if any(builder.conflict(w, r) for p in parts for w in p.writes for r in p.reads):
-        groups = [Group(o.dims, (o,)) for g in groups for o in g.outputs]
+        groups = [replace(g, outputs=(o,)) for g in groups for o in g.outputs]
         parts = [builder.build(g) for g in groups]
     builder.check_stores(parts)
     return [p.program for p in builder.sorted(parts)]
@@ -185,8 +194,9 @@ class _Builder:
                 )
             dims = reduced[0].dims
         self.check_value(value, p, entry)
-        self.check_guard(p, entry)
-        return Output(p.name, p.index or (), value, dims, at_last, entry.span)
+        guard = self.guard(p, entry, dims, at_last)
+        self.check_guard(p, entry, guard)
+        return Output(p.name, p.index or (), value, dims, at_last, entry.span, guard)
 
     def record(self, fields: list[str], made: list[Output]) -> Output:
         """Outputs of single fields as one output of the record."""
@@ -202,6 +212,9 @@ class _Builder:
         whole = Load(first.buffer, tuple(affine_expr(a) for a in first.index), t)
         by_name = dict(zip(fields, (o.value for o in made), strict=True))
         values = tuple(by_name.get(f, Field(whole, f, u)) for f, u in t.fields)
+        if len({o.guard for o in made}) > 1:
+            message = f"the fields of `{first.buffer}` are computed under different conditions"
+            raise refuse("MDH211", message, first.span)
         return replace(first, value=MakeRecord(values, t))
 
     def check_value(self, value: Expr, p: Place, entry: Entry) -> None:
@@ -232,22 +245,44 @@ class _Builder:
                     help=f"store `{name}` in an array, or put a directive before each inner loop",
                 )
 
-    def check_guard(self, p: Place, entry: Entry) -> None:
+    def conditions(self, entry: Entry) -> list[Expr]:
+        """The conditions of a store that mention iterators and parameters alone."""
+        if entry.touched is None:
+            return []
+        every = conjuncts(_as_condition(entry.touched))
+        return [c for c in every if not depends_on_data(c, self.normal.axes, self.nest.params)]
+
+    def guard(
+        self, p: Place, entry: Entry, dims: Dims, at_last: tuple[str, ...]
+    ) -> tuple[Constraint, ...]:
+        """Constraints on the position that hold exactly where the source writes the cell."""
+        if p.index is None:
+            return ()
+        out: list[Constraint] = []
+        kept = {d for d, kind in dims if kind == "cc" and d not in at_last}
+        other = set(self.normal.axes) - kept
+        domain = self.domain_of(d for d, _ in dims)
+        for c in self.conditions(entry):
+            facts = exact_facts(c, lambda a: not satisfiable([*domain, Constraint(-a - 1)]))
+            if facts is not None and not any(f.names & other for f in facts):
+                out += facts
+        return tuple(dict.fromkeys(out))
+
+    def domain_of(self, axes: Iterable[str]) -> list[Constraint]:
+        return [*self.normal.context, *(c for a in axes for c in self.domain[a])]
+
+    def check_guard(self, p: Place, entry: Entry, guard: tuple[Constraint, ...]) -> None:
         """A store under a condition on iterators must not touch cells that the source leaves alone."""
         if entry.touched is None or p.index is None:
             return
-        conditions = [
-            c
-            for c in conjuncts(_as_condition(entry.touched))
-            if not depends_on_data(c, self.normal.axes, self.nest.params)
-        ]
+        conditions = self.conditions(entry)
         conditions = [c for c in conditions if not (isinstance(c, Binary) and c.op == "!=")]
         if not conditions:
             return
-        facts = affine_facts(conjunction(conditions), True)
+        facts = affine_facts(conjunction(conditions), True, lambda a: False)
         axes = {n for a in p.index for n in a.names} & set(self.normal.axes)
         axes |= {n for c in facts for n in c.value.names} & set(self.normal.axes)
-        domain = [*self.normal.context, *(c for a in sorted(axes) for c in self.domain[a])]
+        domain = [*self.domain_of(sorted(axes)), *guard]
         buffer = self.buffers[p.name]
         for a, extent in zip(p.index, buffer.extents, strict=True):
             low = satisfiable([*domain, Constraint(-a - 1)])
@@ -265,35 +300,66 @@ class _Builder:
     # ----------------------------------------------------------------- groups
 
     def groups(self, outputs: list[Output]) -> list[Group]:
-        by_dims: dict[Dims, list[Output]] = {}
+        by_dims: dict[tuple[Dims, tuple[Constraint, ...]], list[Output]] = {}
+        loops = any(isinstance(s, AxisLoop) for s in self.segment.body)
         for o in outputs:
-            if o.combined or o.dims:
-                by_dims.setdefault(o.dims, []).append(o)
+            if o.combined or o.dims or not loops:
+                by_dims.setdefault((o.dims, o.guard), []).append(o)
         for o in list(outputs):
             if o.combined or o.at_last:
                 continue
             home = next(
                 (
-                    d
-                    for d, members in by_dims.items()
+                    (d, guard)
+                    for (d, guard), members in by_dims.items()
                     if any(m.combined for m in members)
                     and tuple(x for x in d if x[1] != "pw") == o.dims
+                    and guard == o.guard
                     and not self.has_statements(o.value)
                 ),
                 None,
             )
             if home is not None:
-                if o in by_dims.get(o.dims, []):
-                    by_dims[o.dims].remove(o)
+                if o in by_dims.get((o.dims, o.guard), []):
+                    by_dims[o.dims, o.guard].remove(o)
                 by_dims[home].append(o)
-            elif not o.dims:
+            elif not o.dims and loops:
                 raise refuse(
                     "MDH211",
                     f"`{o.buffer}` is assigned outside of the loops",
                     o.span,
                     help="move the assignment before or after the nest",
                 )
-        return [Group(d, tuple(members)) for d, members in by_dims.items() if members]
+        return [
+            Group(d, tuple(members), self.constraints(d, guard, members))
+            for (d, guard), members in by_dims.items()
+            if members
+        ]
+
+    def constraints(
+        self, dims: Dims, guard: tuple[Constraint, ...], outputs: list[Output]
+    ) -> tuple[Constraint, ...]:
+        """The index set of a group inside of its box; raises MDH202."""
+        found = [c for d, _ in dims for c in self.normal.axes[d].constraints] + list(guard)
+        boxes = (axis_domain(d, self.normal.axes[d].size) for d, _ in dims)
+        context = [*self.normal.context, *(c for box in boxes for c in box)]
+        kept = []
+        for c in dict.fromkeys(found):
+            negated = [Constraint(-c.value - 1)] if not c.equality else []
+            if c.equality or satisfiable([*context, *negated]):
+                kept.append(c)
+        names = {n for c in kept for n in c.names}
+        ordered = {d for d, kind in dims if kind == "ps"} | {d for o in outputs for d in o.at_last}
+        for d in sorted(ordered & names):
+            axis = self.normal.axes[d]
+            raise refuse(
+                "MDH202",
+                f"the order of `{axis.source_name}` matters and its bounds depend on another iterator",
+                axis.loop.span or outputs[0].span,
+                label="the iteration space is not rectangular here",
+                help="loop over the whole range and guard the body with an `if`",
+            )
+        return tuple(kept)
 
     def has_statements(self, e: Expr) -> bool:
         return bool(variables(e) & set(self.machine.bound))
@@ -309,9 +375,16 @@ class _Builder:
                     numbers.append(m.results[n.component][0])
         numbers.sort(key=lambda k: (m.reductions[k].span.start, k))
         reductions = [m.reductions[k] for k in numbers]
-        results: list[Expr] = [self.memory(e) for r in reductions for e in r.elements]
+        facts = [*self.domain_of(d for d, _ in group.dims), *group.domain]
+        outer = {d for d, kind in group.dims if kind != "pw"}
+        position = [c for c in facts if not c.names & (set(self.normal.axes) - outer)]
+
+        def plain(e: Expr, known: list[Constraint] = facts) -> Expr:
+            return simplified(self.memory(e), known) if group.domain else self.memory(e)
+
+        results: list[Expr] = [plain(e) for r in reductions for e in r.elements]
         initials: list[Expr | None] = [
-            None if e is None else self.inlined(self.memory(e)) for r in reductions for e in r.initials
+            None if e is None else self.inlined(plain(e, position)) for r in reductions for e in r.initials
         ]
         bases = {k: sum(r.function.arity for r in reductions[:n]) for n, k in enumerate(numbers)}
 
@@ -323,7 +396,7 @@ class _Builder:
 
         stores: list[Store] = []
         for o in group.outputs:
-            value = self.memory(rewrite(o.value, renumber))
+            value = plain(rewrite(o.value, renumber), position)
             if not reductions:
                 results.append(value)
                 initials.append(None)
@@ -387,7 +460,7 @@ class _Builder:
         spans: dict[tuple[str, tuple[Affine, ...]], Span] = {}
         conditional: dict[tuple[str, tuple[Affine, ...]], bool] = {}
         for e, guarded in [*_evaluated(body, False), *((r, False) for r in results)]:
-            for load, under in loads(e, guarded):
+            for load, under in self.operands(e, guarded):
                 key = (load.buffer, affine_index(load.index))
                 spans.setdefault(key, load.span)
                 conditional[key] = conditional.get(key, True) and under
@@ -396,7 +469,7 @@ class _Builder:
         numbers = {(a.buffer, a.index): k for k, a in enumerate(accesses)}
 
         def operand(n: Expr) -> Expr | None:
-            if isinstance(n, Load):
+            if isinstance(n, Load) and not self.normal.is_gather(n):
                 return Operand(numbers[n.buffer, affine_index(n.index)], n.type)
             return None
 
@@ -410,6 +483,13 @@ class _Builder:
         outside = [(i, True) for i in initials if i is not None] + [(s.value, False) for s in stores]
         for e, is_initial in outside:
             for load, _ in loads(e, False):
+                if self.normal.is_gather(load):
+                    raise refuse(
+                        "MDH214",
+                        f"index of `{load.buffer}` depends on data, outside of the innermost loop",
+                        load.span,
+                        help="gather the values into an array of their own before the nest",
+                    )
                 reads.append(
                     Read(
                         load.buffer,
@@ -430,12 +510,20 @@ class _Builder:
             (),
             (),
             InputView(tuple(accesses)),
-            MdHom(tuple(Dim(a, self.normal.axes[a].size) for a in axes), scalar, combine),
+            MdHom(
+                tuple(Dim(a, self.normal.axes[a].size) for a in axes), scalar, combine, group.domain
+            ),
             OutputView(tuple(initials), tuple(stores)),
             fp=self.nest.directive.fp,
             span=self.nest.span,
         )
         return Parts(finish(program, self.nest, self.normal, self.buffers), tuple(reads), writes)
+
+    def operands(self, e: Expr, guarded: bool) -> Iterable[tuple[Load, bool]]:
+        """The reads at affine indices, those in the index of a gather too."""
+        for load, under in loads(e, guarded):
+            if not self.normal.is_gather(load):
+                yield load, under
 
     # ----------------------------------------------------------------- order
 
@@ -512,6 +600,30 @@ class _Builder:
         return satisfiable([*self.normal.context, *rows])
 
 
+def simplified(e: Expr, facts: list[Constraint]) -> Expr:
+    """Without choices that the facts about iterators and parameters decide."""
+
+    def one(n: Expr) -> Expr | None:
+        if not isinstance(n, Select):
+            return None
+        exact = exact_facts(n.cond, lambda a: not satisfiable([*facts, Constraint(-a - 1)]))
+        if exact is None or any(isinstance(x, (Load, Operand)) for x in walk(n.cond)):
+            return None
+        if not satisfiable([*facts, *exact]):
+            return rewrite(n.other, one)
+        if all(not satisfiable([*facts, v]) for c in exact for v in violations(c)):
+            return rewrite(n.then, one)
+        return None
+
+    return rewrite(e, one)
+
+
+def violations(c: Constraint) -> tuple[Constraint, ...]:
+    """Constraints one of which holds where ``c`` does not."""
+    below = Constraint(-c.value - 1)
+    return (below, Constraint(c.value - 1)) if c.equality else (below,)
+
+
 def _as_condition(e: Expr) -> Expr:
     """``touched`` without the constants that merging branches leaves in it."""
     match e:
@@ -527,8 +639,10 @@ def _as_condition(e: Expr) -> Expr:
 def loads(e: Expr, guarded: bool) -> Iterable[tuple[Load, bool]]:
     """The reads of an expression in evaluation order, each with "only under a condition"."""
     match e:
-        case Load():
+        case Load(index=index):
             yield e, guarded
+            for i in index:
+                yield from loads(i, guarded)
         case Select(cond=cond, then=then, other=other):
             yield from loads(cond, guarded)
             yield from loads(then, True)
@@ -574,6 +688,7 @@ def finish(p: MdhProgram, nest: LoopNest, normal: NormalNest, buffers: Mapping[s
     names_used = {n for e in exprs for n in variables(e)}
     affine = [d.size.span for d in p.hom.dims] + [a for x in p.inp.accesses for a in x.index]
     affine += [a for s in p.out.stores for a in s.index] + list(assumptions)
+    affine += [c.value for c in p.hom.domain]
     affine += [a for b in mine for a in b.extents if a is not None]
     affine += [a for b in mine for a in b.strides or ()]
     names_used |= {n for a in affine for n in a.names}
@@ -595,6 +710,7 @@ def finish(p: MdhProgram, nest: LoopNest, normal: NormalNest, buffers: Mapping[s
             tuple(Dim(names[d.name], d.size) for d in p.hom.dims),
             ScalarFunction(tuple(map(dim, p.hom.scalar.results)), map_stmts(p.hom.scalar.body, dim)),
             p.hom.combine,
+            tuple(c.renamed(names) for c in p.hom.domain),
         ),
         out=OutputView(
             tuple(None if e is None else dim(e) for e in p.out.initial),

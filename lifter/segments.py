@@ -39,6 +39,7 @@ from mdh_core.expr import (
     Var,
     While,
     as_affine,
+    base_of,
     stmt_exprs,
     variables,
     walk,
@@ -57,11 +58,19 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
+    """``index``: None where it depends on data, so that it may be any cell."""
+
     buffer: str
-    index: tuple[Affine, ...]
+    index: tuple[Affine, ...] | None
     axes: tuple[Axis, ...]
     written: bool
     span: Span = field(compare=False)
+
+    def meets(self, other: Reference, primed: dict[str, str]) -> list[Constraint]:
+        """Constraints under which both are one cell, the other's axes being renamed."""
+        if self.index is None or other.index is None:
+            return []
+        return [equal(i, rename(j, primed)) for i, j in zip(self.index, other.index, strict=True)]
 
 
 def segments(normal: NormalNest, types: dict[str, Type], outer: frozenset[str]) -> tuple[Segment, ...]:
@@ -238,9 +247,13 @@ def references(body: Sequence[NormalStmt | Stmt], axes: tuple[Axis, ...] = ()) -
             case AxisLoop(axis=axis, body=inner):
                 yield from references(inner, (*axes, axis))
             case Assign(target=target, value=value, span=span):
-                for n in walk(target):
-                    if isinstance(n, Load):
-                        yield _reference(n, axes, True, span)
+                place = base_of(target)
+                if isinstance(place, Load):
+                    yield _reference(place, axes, True, span)
+                    for i in place.index:
+                        yield from _loads(i, axes, span)
+                    if place is not target:
+                        yield _reference(place, axes, False, span)
                 yield from _loads(value, axes, span)
             case Declare(value=value, span=span):
                 if value is not None:
@@ -261,8 +274,9 @@ def _loads(e: Expr, axes: tuple[Axis, ...], span: Span) -> Iterator[Reference]:
 
 
 def _reference(n: Load, axes: tuple[Axis, ...], written: bool, span: Span) -> Reference:
-    index = tuple(a for a in map(as_affine, n.index) if a is not None)
-    return Reference(n.buffer, index, axes, written, n.span or span)
+    index = [as_affine(i) for i in n.index]
+    whole = None if None in index else tuple(a for a in index if a is not None)
+    return Reference(n.buffer, whole, axes, written, n.span or span)
 
 
 def _check(normal: NormalNest, first: Sequence[NormalStmt], second: Sequence[NormalStmt]) -> None:
@@ -277,7 +291,7 @@ def _check(normal: NormalNest, first: Sequence[NormalStmt], second: Sequence[Nor
             primed = {x.name: f"{x.name}'" for x in b.axes}
             base = [*normal.context, *(c for x in a.axes for c in x.domain)]
             base += [c.renamed(primed) for x in b.axes for c in x.domain]
-            base += [equal(i, rename(j, primed)) for i, j in zip(a.index, b.index, strict=True)]
+            base += a.meets(b, primed)
             for level, name in enumerate(common):
                 rows: list[Constraint] = [
                     equal(Affine.of(outer), Affine.of(f"{outer}'")) for outer in common[:level]

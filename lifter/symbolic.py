@@ -26,7 +26,6 @@ from lifter.normalise import (
     NormalStmt,
     assigned_buffers,
     assigned_scalars,
-    axis_domain,
     declared,
 )
 from lifter.places import (
@@ -125,6 +124,10 @@ class Machine:
             return Field(base, p.field, t.field_type(p.field))
         return base
 
+    def is_gather(self, e: Expr) -> bool:
+        load = e.a if isinstance(e, Field) else e
+        return isinstance(load, Load) and self.normal.is_gather(load)
+
     def base_type(self, name: str) -> Type:
         if name in self.normal.buffers:
             return self.normal.buffers[name].type
@@ -137,6 +140,9 @@ class Machine:
                 if name in self.bound or name not in self.types:
                     return e
                 return self.read_place(e, Place(name), env)
+            case Load() if self.normal.is_gather(e):
+                e = replace(e, index=tuple(self.read(i, env) for i in e.index))
+                return e if self.normal.is_gather(e) else self.read(e, env)
             case Load(buffer=buffer, index=index):
                 return self.read_place(e, Place(buffer, affine_index(index)), env)
             case Field(a=a, name=name):
@@ -194,9 +200,15 @@ class Machine:
 
     def domain(self, names: Iterable[Iterable[str]]) -> list[Constraint]:
         out = list(self.normal.context)
-        for name in {n for group in names for n in group}:
+        left = {n for group in names for n in group}
+        seen: set[str] = set()
+        while left - seen:
+            name = min(left - seen)
+            seen.add(name)
             if name in self.normal.axes:
-                out += axis_domain(name, self.normal.axes[name].size)
+                constraints = self.normal.axes[name].domain
+                out += constraints
+                left |= {n for c in constraints for n in c.names}
         return out
 
     # ----------------------------------------------------------------- running
@@ -468,6 +480,8 @@ class Machine:
             match n:
                 case Field(a=Var(name=name), name=f):
                     out.add(Place(name, None, f))
+                case Load() | Field(a=Load()) if self.is_gather(n):
+                    pass  # of a buffer that is not written
                 case Field(a=Load(buffer=buffer, index=index), name=f):
                     out.add(Place(buffer, affine_index(index), f))
                 case Load(buffer=buffer, index=index):
@@ -502,7 +516,7 @@ class Machine:
         """Field selections of split records as a whole, otherwise single nodes."""
         if isinstance(e, Field) and isinstance(e.a, (Var, Load)):
             name = e.a.name if isinstance(e.a, Var) else e.a.buffer
-            if name in self.split and name not in self.bound:
+            if name in self.split and name not in self.bound and not self.is_gather(e):
                 yield e
                 return
         yield e

@@ -7,7 +7,7 @@
 
 (mdh.md 4.3).  Every level ``(l, d)`` splits its dimension into ``num_parts`` parts; a leaf has one part
 index per level and stands for the point ``index_d = sum over l of p(l, d) * part_size(l, d)``, if that is
-inside the dimension.  Assignments and regions are tags without meaning; layouts permute the
+inside the dimension and in the domain.  Assignments and regions are tags without meaning; layouts permute the
 subscripts with which a low-level buffer is stored and read again, and are carried out here.
 
 ``execute`` is the definition that lowering and emission are tested against.  Nothing in it is fast.
@@ -22,9 +22,8 @@ from functools import reduce
 
 from lowering.machine import SystemModel
 from lowering.parameters import Configuration, Level, why_not_legal
-from mdh_core.evaluate import Env, Value, evaluate
-from mdh_core.evaluate import execute as execute_statements
-from mdh_core.interpreter import BufferValue, Index, Mda, ProgramRun
+from mdh_core.evaluate import Value
+from mdh_core.interpreter import BufferValue, Index, Mda, ProgramRun, scanned_at
 from mdh_core.ir import MdhProgram
 from mdh_core.rules import verify as verify_program
 
@@ -87,7 +86,7 @@ class LowLevelRun(ProgramRun):
         for (layer, d), number in zip(self.levels, p, strict=True):
             index[d] += number * c.part_size((layer, d))
         inside = all(n < len(s) for n, s in zip(index, self.index_sets, strict=True))
-        return tuple(index) if inside else None
+        return tuple(index) if inside and self.in_domain(tuple(index)) else None
 
     def leaves(self, order: tuple[Level, ...]) -> list[tuple[PartIndex, Index]]:
         """All leaves that are not empty, in the order of a phase."""
@@ -110,7 +109,7 @@ class LowLevelRun(ProgramRun):
         accesses = self.program.inp.accesses
         leaves = self.leaves(c.decompose_order)
         for p, i in leaves:
-            point = {**self.ints, **dict(zip(self.names, i, strict=True))}
+            point = self.named(i)
             for a in accesses:
                 if a.conditional:
                     continue
@@ -119,7 +118,7 @@ class LowLevelRun(ProgramRun):
                 stored[a.buffer, p, transposed] = self.read(a.buffer, a.index, point)
         operands = {}
         for p, i in leaves:
-            point = {**self.ints, **dict(zip(self.names, i, strict=True))}
+            point = self.named(i)
             values: list[Value | None] = []
             for a in accesses:
                 index = tuple(x.evaluate(point) for x in a.index) if not a.conditional else ()
@@ -136,22 +135,17 @@ class LowLevelRun(ProgramRun):
         }
 
     def _at(self, i: Index, operands: tuple[Value | None, ...]) -> Mda:
-        point = {**self.ints, **dict(zip(self.names, i, strict=True))}
-        accesses = self.program.inp.accesses
+        point, accesses = self.named(i), self.program.inp.accesses
 
         def operand(k: int) -> Value:
             value = operands[k]
             return self.read(accesses[k].buffer, accesses[k].index, point) if value is None else value
 
-        env: Env = self.env(i)
-        env.operand = operand
-        execute_statements(self.program.hom.scalar.body, env)
-        value = tuple(evaluate(e, env) for e in self.program.hom.scalar.results)
         sets = tuple(op.index_set((n,)) for op, n in zip(self.program.hom.combine, i, strict=True))
-        return Mda(sets, {tuple(s[0] for s in sets): value})
+        return Mda(sets, {tuple(s[0] for s in sets): self.scalar(i, operand)})
 
-    def recomposed(self) -> Mda:
-        """Phase 3: combined level by level in the order R1, the innermost level first."""
+    def recomposed(self) -> Mda | None:
+        """Phase 3: combined level by level in the order R1, the innermost level first; None: no points."""
         results = self.computed()
         order = self.low.configuration.recompose_order
         position = [order.index(level) for level in self.levels]
@@ -167,9 +161,7 @@ class LowLevelRun(ProgramRun):
                     whole = part if whole is None else self.joined(level[1], whole, part)
             return whole
 
-        whole = combined_from(())
-        assert whole is not None
-        return whole
+        return combined_from(())
 
     def joined(self, d: int, a: Mda, b: Mda) -> Mda:
         """``a ⊛_d b``; partial parts of another dimension may be of unequal extent, see ``_aligned``."""
@@ -186,7 +178,8 @@ class LowLevelRun(ProgramRun):
         """Combine where both have values, keep what only one has.
 
         With partial parts, a strided order can meet a part of ``d`` whose extent in another dimension
-        differs from its neighbour's.  Combining cell by cell is what the loops do.
+        differs from its neighbour's, as every part of a triangle does.  Combining cell by cell is
+        what the loops do.
         """
         sets = tuple(
             tuple(sorted(set(x) | set(y)))
@@ -195,13 +188,9 @@ class LowLevelRun(ProgramRun):
         op, f = self.program.hom.combine[d], self.combine[d]
         values = {}
         for i in {**a.values, **b.values}:
-            operands = []
-            for part in (a, b):
-                if op.kind == "ps":  # the part's last value that is not beyond i
-                    before = [n for n in part.index_sets[d] if n <= i[d]]
-                    found = [part.values.get((*i[:d], n, *i[d + 1 :])) for n in before]
-                    operands += [v for v in found if v is not None][-1:]
-                elif i in part.values:
-                    operands.append(part.values[i])
+            if op.kind == "ps":
+                operands = scanned_at(d, i, a, b)
+            else:
+                operands = [part.values[i] for part in (a, b) if i in part.values]
             values[i] = reduce(f, operands)
         return Mda(sets, values)

@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from lowering.domains import read_in_boxes
 from lowering.machine import Machine, SystemModel
 from lowering.parameters import Configuration, Layout, Level, output_buffers
 from mdh_core.combine import CC, CombineOp
@@ -195,7 +196,12 @@ def _temporary(name: str, t: Type, dims: tuple[str, ...], temporaries: _Temporar
 def _decomposed(
     program: MdhProgram, temporaries: _Temporaries
 ) -> tuple[list[MdhProgram], MdhProgram]:
-    """Copies of every operand to the points that use it, and the program that reads them there."""
+    """Copies of every operand to the points that use it, and the program that reads them there.
+
+    Where there is a domain, the points that use an operand are no box: nothing is copied then.
+    """
+    if program.hom.domain:
+        return [], program
     copies, accesses, buffers = [], [], []
     for k, access in enumerate(program.inp.accesses):
         used = tuple(
@@ -234,6 +240,7 @@ def _as_temporaries(
     dims = tuple(
         d for d, op in zip(program.hom.dims, combine, strict=True) if op.kind != "pw"
     )
+    reduced = {d.name for d in program.hom.dims} - {d.name for d in dims}
     at = tuple(Affine.of(d.name) for d in dims)
     types = program.component_types
     buffers = tuple(
@@ -257,6 +264,7 @@ def _as_temporaries(
             dims,
             ScalarFunction(tuple(Operand(c, t) for c, t in enumerate(types))),
             tuple(program.op(d.name) for d in dims),
+            tuple(c for c in program.hom.domain if not c.names & reduced),
         ),
     )
     return first, rest, dims
@@ -451,7 +459,7 @@ def _packs(
     registers = {k for k, m in enumerate(machine.model.memory) if m.role == "unrolled"}
     private = 0
     packs = []
-    read = _operands_read(program)
+    read, loaded = _operands_read(program), _loaded(program)
     for name in dict.fromkeys(a.buffer for a in program.inp.accesses):
         accesses = [a for a in program.inp.accesses if a.buffer == name]
         buffer = program.buffer(name)
@@ -461,6 +469,8 @@ def _packs(
             or not buffer.rank
             or any(a.conditional or _linear_part(a) != _linear_part(accesses[0]) for a in accesses)
             or any(s.buffer == name for s in program.out.stores)
+            or name in loaded
+            or (program.hom.domain and any(read_in_boxes(program, a) != [] for a in accesses))
         ):
             continue
         plain = tuple(range(buffer.rank))
@@ -496,13 +506,27 @@ def _operands_read(program: MdhProgram) -> set[int]:
     }
 
 
+def _loaded(program: MdhProgram) -> set[str]:
+    """Buffers that the scalar function reads at computed indices."""
+    scalar = program.hom.scalar
+    return {
+        n.buffer
+        for e in (*scalar.results, *stmt_exprs(scalar.body))
+        for n in walk(e)
+        if isinstance(n, Load)
+    }
+
+
 def _box(program: MdhProgram, accesses: list[Access], inner: list[Loop]) -> tuple[int, ...] | None:
     """Constant extents of the cells that the accesses touch inside ``inner``, or None."""
     extents = []
+    dims = {d.name for d in program.hom.dims}
     for t in range(len(accesses[0].index)):
         constants = [a.index[t].const for a in accesses]
         extent = max(constants) - min(constants) + 1
         for name, coefficient in accesses[0].index[t].terms:
+            if name not in dims:
+                continue  # a parameter
             span = loop_range(inner, name, program.dim(name).size.constant)
             if span is None:
                 return None

@@ -657,7 +657,7 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
     compute = points * _operations(f) / (2.0 * 3.0e9 * speed * balance)
     memory = _footprint(f) / machine.bandwidth * (1.4 if balance < 1.1 else 1.0)
     strided = 0.0
-    inner = vector if vector != "-" else (f.pw or f.cc or f.ps)[-1]
+    inner = vector if vector != "-" else (f.pw or f.cc or f.ps or ("-",))[-1]
     for a, s in _strides(f, inner):
         if s not in (0, 1) and packs[a.buffer] is None:
             strided += f.points / max(1, rows) * 1e-9

@@ -39,6 +39,8 @@ CODES: dict[str, Code] = _rows(
     ("MDH007", "warning", "no directive in the file", "The file holds no `#pragma mdh`. Write one above a loop nest.", 0),
     # 1xx what was lifted
     ("MDH101", "info", "nest was lifted", "The nest became multi-dimensional homomorphisms; `mdh-lift show` prints them.", 0),
+    ("MDH102", "info", "loop runs in order", "An iteration of this loop needs what an earlier one computed, so the loop stays a loop; what stands inside of it is lifted. The reason is that of the code in `show --as json`.", 0),
+    ("MDH103", "info", "statements stay as they were", "These statements could not become an `md_hom`; they run as written between the parts that were lifted.", 0),
     # 2xx not liftable
     ("MDH201", "error", "index is not affine", "Every subscript must be linear in the loop iterators and sizes plus a constant, for example `2*i + j - 1`."),
     ("MDH202", "error", "loop bound is not supported", "A loop's bounds must not change while the nest runs and must not depend on data or on an outer iterator."),

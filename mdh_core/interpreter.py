@@ -9,6 +9,9 @@ divided at random, into scattered subsets too, and the parts' results recombined
 gives the same result is the homomorphic property, so a program whose operators lack the laws
 shows a difference here.
 
+Domains.  A point outside the domain has no value: its MDA has the index sets of a point and no values,
+and combining takes the other part's.  A position of the result has a value if a point contributed.
+
 Empty dimensions.  Nothing is stored where a ``cc`` dimension is empty, and nothing through a store that
 needs an index of an empty ``ps`` dimension.  Where a ``pw`` dimension is empty, the result is ``initial``;
 the final value (``at_last``) of an empty ``ps`` dimension is ``initial``, too.  A store whose value
@@ -20,15 +23,27 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol
+from typing import Protocol, assert_never
 
 from mdh_core.combine import CombineFunction, CombineOp
 from mdh_core.evaluate import Env, EvaluationError, Value, convert_to, evaluate, execute, zero
-from mdh_core.expr import Affine, Expr, Function, Load, Result, as_affine, variables, walk
-from mdh_core.ir import Access, MdhProgram, Store
+from mdh_core.expr import (
+    Affine,
+    Constraint,
+    Expr,
+    Function,
+    Load,
+    Result,
+    as_affine,
+    stmt_exprs,
+    variables,
+    walk,
+)
+from mdh_core.ir import Access, HostLoop, MdhProgram, Sequential, Step, Store
+from mdh_core.polytope import Box, reach
 
 Index = tuple[int, ...]
 Values = tuple[Value, ...]  # one per component
@@ -109,7 +124,7 @@ def empty_buffers(program: MdhProgram, params: Mapping[str, Value]) -> dict[str,
 
 @dataclass(frozen=True, slots=True)
 class Mda:
-    """A multi-dimensional array: one finite index set per dimension, a value for each index."""
+    """A multi-dimensional array: one finite index set per dimension, a value for each index in the domain."""
 
     index_sets: tuple[tuple[int, ...], ...]  # each sorted
     values: dict[Index, Values]
@@ -142,28 +157,59 @@ def combine(op: CombineOp, d: int, a: Mda, b: Mda, f: Combine) -> Mda:
     others = tuple(i for e, i in enumerate(a.index_sets) if e != d)
     assert others == tuple(i for e, i in enumerate(b.index_sets) if e != d)
     if op.kind == "pw":
-        return Mda(a.index_sets, {i: f(a.values[i], b.values[i]) for i in a.values})
+        both = {i: f(v, b.values[i]) for i, v in a.values.items() if i in b.values}
+        return Mda(a.index_sets, {**a.values, **b.values, **both})
     assert not set(p) & set(q), "parts of an MDA are disjoint"
     union = (*a.index_sets[:d], tuple(sorted(p + q)), *a.index_sets[d + 1 :])
     if op.kind == "cc":
         return Mda(union, {**a.values, **b.values})
-    return Mda(union, {i: _scanned(d, i, a, b, f) for i in itertools.product(*union)})
+    scanned = {i: scanned_at(d, i, a, b) for i in itertools.product(*union)}
+    return Mda(union, {i: reduce(f, operands) for i, operands in scanned.items() if operands})
 
 
-def _scanned(d: int, i: Index, a: Mda, b: Mda, f: Combine) -> Values:
-    """Value of a prefix sum at ``i``: each part contributes its largest index that is not beyond.
+def scanned_at(d: int, i: Index, a: Mda, b: Mda) -> list[Values]:
+    """What a prefix sum combines at ``i``: each part's value at its largest index that is not beyond.
 
     A part that lies entirely behind ``i`` contributes nothing; the left operand comes first.
     """
     operands = []
     for part in (a, b):
-        before = [j for j in part.index_sets[d] if j <= i[d]]
-        if before:
-            operands.append(part.values[(*i[:d], before[-1], *i[d + 1 :])])
-    return reduce(f, operands)
+        before = [(*i[:d], n, *i[d + 1 :]) for n in part.index_sets[d] if n <= i[d]]
+        operands += [part.values[j] for j in before if j in part.values][-1:]
+    return operands
 
 
 # --------------------------------------------------------------------------- running a program
+
+
+def run_steps(
+    steps: Iterable[Step],
+    params: Mapping[str, Value],
+    buffers: Mapping[str, BufferValue],
+    *,
+    split: random.Random | None = None,
+    max_iterations: int = 1_000_000,
+) -> None:
+    """Run steps one after the other; each sees what those before have stored."""
+    for step in steps:
+        match step:
+            case MdhProgram():
+                run(step, params, buffers, split=split, max_iterations=max_iterations)
+            case HostLoop(iterator=iterator, size=size, body=body):
+                for n in range(size.evaluate(integers(params))):
+                    inside = {**params, iterator: n}
+                    run_steps(body, inside, buffers, split=split, max_iterations=max_iterations)
+            case Sequential(body=body, functions=functions):
+                env = Env(
+                    dict(params),
+                    {f.name: f for f in functions},
+                    load=lambda buffer, index: buffers[buffer][index],
+                    store=lambda buffer, index, value: buffers[buffer].__setitem__(index, value),
+                    max_iterations=max_iterations,
+                )
+                execute(body, env)
+            case _:
+                assert_never(step)
 
 
 def run(
@@ -201,6 +247,9 @@ class ProgramRun:
         self.old = {b.name: buffers[b.name].copy() for b in program.buffers}
         self.names = tuple(d.name for d in program.hom.dims)
         self.index_sets = tuple(tuple(range(d.size.evaluate(self.ints))) for d in program.hom.dims)
+        domain = [(c, bool(c.names & {d.name for d in program.hom.dims_of("pw")})) for c in program.hom.domain]
+        self.positional = [c for c, reduced in domain if not reduced]  # which positions there are
+        self.contributing = [c for c, reduced in domain if reduced]  # which points a position has
         self.functions = {f.name: f for f in program.functions}
         self.max_iterations = max_iterations
         self.combine = [
@@ -212,14 +261,28 @@ class ProgramRun:
 
     def at_point(self, i: Index) -> Mda:
         """The scalar function's value at a point, as an MDA of this one point."""
-        point = {**self.ints, **dict(zip(self.names, i, strict=True))}
-        accesses = self.program.inp.accesses
-        env = self.env(i)
-        env.operand = lambda k: self.read(accesses[k].buffer, accesses[k].index, point)
-        execute(self.program.hom.scalar.body, env)
-        value = tuple(evaluate(e, env) for e in self.program.hom.scalar.results)
         sets = tuple(op.index_set((n,)) for op, n in zip(self.program.hom.combine, i, strict=True))
+        if not self.in_domain(i):
+            return Mda(sets, {})
+        point = self.named(i)
+        accesses = self.program.inp.accesses
+        value = self.scalar(i, lambda k: self.read(accesses[k].buffer, accesses[k].index, point))
         return Mda(sets, {tuple(s[0] for s in sets): value})
+
+    def scalar(self, i: Index, operand: Callable[[int], Value]) -> Values:
+        """The scalar function's value for given operands."""
+        env = self.env(i)
+        env.operand = operand
+        execute(self.program.hom.scalar.body, env)
+        return tuple(evaluate(e, env) for e in self.program.hom.scalar.results)
+
+    def in_domain(self, i: Index) -> bool:
+        point = self.named(i)
+        return all(c.holds(point) for c in (*self.positional, *self.contributing))
+
+    def named(self, i: Index) -> dict[str, int]:
+        """The integer parameters and the indices of a point by name."""
+        return {**self.ints, **dict(zip(self.names, i, strict=True))}
 
     def read(self, buffer: str, index: tuple[Affine, ...], point: dict[str, int]) -> Value:
         return self.old[buffer][tuple(a.evaluate(point) for a in index)]
@@ -269,7 +332,7 @@ class ProgramRun:
                 value = self.stored(store, i, result)
                 if value is None:
                     continue
-                point = {**self.ints, **dict(zip(self.names, i, strict=True))}
+                point = self.named(i)
                 index = tuple(a.evaluate(point) for a in store.index)
                 cell = (store.buffer, self.old[store.buffer].position(index))
                 if not same(cells.setdefault(cell, value), value):
@@ -280,6 +343,7 @@ class ProgramRun:
         """The indices of the result that a store looks at; 0 in reduced dimensions.
 
         In an ``at_last`` dimension that is the last one; -1 (before the first) for an empty ``ps``.
+        Positions outside the domain are left out.
         """
         sets: list[tuple[int, ...]] = []
         for name, op, indices in zip(self.names, self.program.hom.combine, self.index_sets, strict=True):
@@ -291,14 +355,16 @@ class ProgramRun:
                 sets.append((len(indices) - 1,))
             else:
                 sets.append(indices[-1:])
-        return itertools.product(*sets)
+        return (
+            i for i in itertools.product(*sets) if all(c.holds(self.named(i)) for c in self.positional)
+        )
 
     def stored(self, store: Store, i: Index, result: Mda | None) -> Value | None:
         """The value of a store at a position, or None where it has none."""
         empty = {name for name, indices in zip(self.names, self.index_sets, strict=True) if not indices}
         if empty & (variables(store.value) | {n for a in store.index for n in a.names}):
             return None
-        components = self.with_initial(i, None if result is None else result.values[i])
+        components = self.with_initial(i, None if result is None else result.values.get(i))
         needed = [e.component for e in walk(store.value) if isinstance(e, Result)]
         if any(components[c] is None for c in needed):
             return None
@@ -354,8 +420,8 @@ def same(a: Value | None, b: Value | None) -> bool:
 def deduced_extents(program: MdhProgram, params: Mapping[str, Value]) -> dict[str, Index]:
     """Per buffer, 1 + the largest index that an access, store or load reaches (mdh.md 2.3).
 
-    0 where nothing is reached (empty dimensions).  Exact, since index functions are affine and
-    dimensions independent; a conditional access counts as if its condition always held.
+    0 where nothing is reached (empty dimensions).  Exact for affine indices; a conditional access
+    counts as if its condition always held.  An index that is computed from data counts as reaching 0.
     """
     reached: dict[str, list[int]] = {b.name: [0] * b.rank for b in program.buffers}
     for use in _uses(program, integers(params)):
@@ -396,22 +462,26 @@ class _Use:
 
 def _uses(program: MdhProgram, params: dict[str, int]) -> Iterator[_Use]:
     """Every place that touches a buffer, with the indices that it reaches; none if it never runs."""
-    sizes = program.sizes(params)
+    sizes, hom = program.sizes(params), program.hom
     everything = {name: (0, n - 1) for name, n in sizes.items()}
-    if all(sizes.values()):
-        for access in program.inp.accesses:
-            yield _use(access, everything, params)
-    results = {d.name: everything[d.name] for d in program.hom.dims_of("cc", "ps")}
+    known = {name: Affine.number(n) for name, n in params.items() if name not in sizes}
+    domain = [c.substitute(known) for c in hom.domain]
+    gathers = [a for e in (*stmt_exprs(hom.scalar.body), *hom.scalar.results) for a in _gathers(e, set(sizes))]
+    for access in (*program.inp.accesses, *gathers):
+        yield from _use(access, everything, known, domain)
+    reduced = {d.name for d in hom.dims_of("pw")}
+    results = {name: ends for name, ends in everything.items() if name not in reduced}
+    positional = [c for c in domain if not c.names & reduced]
     loads = [e for initial in program.out.initial if initial is not None for e in _loads(initial)]
     for store in program.out.stores:
         last = {n: (sizes[n] - 1, sizes[n] - 1) for n in store.at_last}
-        box = {**results, **last}
-        empty_scan = {d.name for d in program.hom.dims_of("ps")} & set(store.at_last)
-        runs = all(sizes[n] or n in empty_scan for n in box)
         mentioned = {n for a in store.index for n in a.names} | variables(store.value)
-        if runs and all(sizes.get(n, 1) for n in mentioned):
+        if all(sizes.get(n, 1) for n in mentioned):
+            box = {**results, **last}
+            if not all(sizes[n] or n in {d.name for d in hom.dims_of("ps")} & set(store.at_last) for n in box):
+                continue
             for use in (Access(store.buffer, store.index), *_loads(store.value), *loads):
-                yield _use(use, box, params)
+                yield from _use(use, box, known, positional)
 
 
 def _loads(e: Expr) -> Iterator[Access]:
@@ -423,16 +493,20 @@ def _loads(e: Expr) -> Iterator[Access]:
             assert None not in index, f"index of `{load.buffer}` is not affine"
 
 
-def _use(access: Access, box: dict[str, tuple[int, int]], params: dict[str, int]) -> _Use:
-    ranges = tuple(_range(a, box, params) for a in access.index)
-    return _Use(access.buffer, ranges, access.conditional)
+def _gathers(e: Expr, dims: set[str]) -> Iterator[Access]:
+    """The loads of a scalar function; an index that is computed from data as 0."""
+    for load in walk(e):
+        if isinstance(load, Load):
+            index = (as_affine(i) for i in load.index)
+            known = tuple(a if a is not None and a.names <= dims else Affine() for a in index)
+            yield Access(load.buffer, known, conditional=True)
 
 
-def _range(a: Affine, box: dict[str, tuple[int, int]], params: dict[str, int]) -> tuple[int, int]:
-    """Smallest and largest value over a box."""
-    low = high = a.const
-    for name, c in a.terms:
-        ends = box[name] if name in box else (params[name], params[name])
-        low += min(c * n for n in ends)
-        high += max(c * n for n in ends)
-    return low, high
+def _use(
+    access: Access, box: Box, known: dict[str, Affine], domain: list[Constraint]
+) -> Iterator[_Use]:
+    """The indices that an access reaches; nothing where the domain is empty."""
+    ranges = [reach(a.substitute(known), box, domain) for a in access.index or (Affine(),)]
+    found = tuple(r for r in ranges if r is not None)
+    if len(found) == len(ranges):
+        yield _Use(access.buffer, found if access.index else (), access.conditional)

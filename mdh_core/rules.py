@@ -11,8 +11,9 @@ commutative ``f`` throughout.  That ``f`` has these laws is a matter of the oper
 user's word, which ``laws.check_laws`` puts to the test.
 
 *No two points share an output position* is decided exactly where that is cheap, see
-``injective``.  Two stores to one buffer are compared by ranges and common divisors, and only where no
-parameter takes part: a doubt that only the values of parameters could settle is the lifter's.
+``injective``.  Two stores to one buffer are rejected where their index functions meet for some sizes
+(``collide``), and only where no parameter takes part in them: a doubt that only the values of parameters
+could settle is the lifter's.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from mdh_core.expr import (
     Binary,
     Call,
     Cast,
+    Constraint,
     Declare,
     Expr,
     Field,
@@ -58,6 +60,7 @@ from mdh_core.expr import (
     walk,
 )
 from mdh_core.ir import MdhProgram, Store
+from mdh_core.polytope import certainly_empty, rows_of
 
 Problems = Iterable[str]
 
@@ -104,6 +107,26 @@ def _sizes(p: MdhProgram) -> Problems:
 
 def _foreign(a: Affine, allowed: set[str], where: str) -> Problems:
     return (f"`{n}` in the {where}" for n in sorted(a.names - allowed))
+
+
+def _domain(p: MdhProgram) -> Problems:
+    for c in p.hom.domain:
+        yield from _foreign(c.value, _dims(p) | _integer_params(p), f"domain ({c})")
+
+
+def _free_of_domain(p: MdhProgram) -> Problems:
+    """``ps`` and ``at_last`` dimensions are whole; a scan of reductions has whole reductions, too."""
+    whole = _dims(p, "ps") | {n for s in p.out.stores for n in s.at_last}
+    if _dims(p, "ps"):
+        whole |= _dims(p, "pw")
+    for c in p.hom.domain:
+        yield from (f"`{n}` in {c}" for n in sorted(c.names & whole))
+
+
+def _gathers(p: MdhProgram) -> Problems:
+    stored = {s.buffer for s in p.out.stores}
+    gathered = {e.buffer for where, e in _nodes(p) if where == "scalar" and isinstance(e, Load)}
+    return (f"`{b}`" for b in sorted(stored & gathered))
 
 
 def _buffers(p: MdhProgram) -> Problems:
@@ -246,7 +269,7 @@ def _statements(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
 
 _LEAVES: dict[str, set[type]] = {
-    "scalar": {Operand},
+    "scalar": {Operand, Load},
     "initial": {Load},
     "value": {Load, Result},
     "operator": set(),
@@ -349,7 +372,9 @@ def _initial(p: MdhProgram) -> Problems:
 def _stores_injective(p: MdhProgram) -> Problems:
     for store in p.out.stores:
         sizes = {d.name: d.size.constant for d in p.hom.dims_of("cc", "ps") if d.name not in store.at_last}
-        if not injective(store.index, sizes):
+        # dimensions that an equality ties together differ together
+        tied = [c.value for c in p.hom.domain if c.equality and not c.names & _dims(p, "pw")]
+        if not injective((*store.index, *tied), sizes):
             yield f"`{store.buffer}` at ({', '.join(map(str, store.index))})"
 
 
@@ -451,43 +476,37 @@ def _echelon(matrix: list[list[Fraction]]) -> list[list[Fraction]]:
 
 
 def collide(p: MdhProgram, s: Store, t: Store) -> bool:
-    """Do two stores to one buffer certainly share a position, for large enough sizes?
+    """Can two stores to one buffer share a position, for some sizes and parameters?
 
-    False also where the values of parameters decide.
+    False also where the index functions depend on parameters: their values decide then.
     """
-    undecided = False
-    for a, b in zip(_renamed(p, s), _renamed(p, t, "'"), strict=True):
-        difference = a - b
-        sizes: dict[str, int | None] = {}
-        for d in p.hom.dims:
-            sizes |= {d.name: d.size.constant, d.name + "'": d.size.constant}
-        if difference.names - sizes.keys():
-            undecided = True
-        elif _never_zero(difference, sizes):
-            return False
-    return not undecided
+    one, other = _placed(p, s, ""), _placed(p, t, "'")
+    same = [a - b for a, b in zip(one.index, other.index, strict=True)]
+    if any(a.names & {q.name for q in p.params} for a in same):
+        return False
+    equal = rows_of(Constraint(a, equality=True) for a in same)
+    return not certainly_empty([*equal, *one.rows, *other.rows, *p.assumptions])
 
 
-def _renamed(p: MdhProgram, s: Store, mark: str = "") -> list[Affine]:
-    """The index function with the last index in ``at_last`` dimensions, the others marked."""
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Where a store writes, and the rows that its points obey; dimensions are marked."""
+
+    index: tuple[Affine, ...]
+    rows: tuple[Affine, ...]
+
+
+def _placed(p: MdhProgram, store: Store, mark: str) -> _Placed:
     values = {d.name: Affine.of(d.name + mark) for d in p.hom.dims}
-    for name in s.at_last:
-        size = p.dim(name).size
-        n = size.constant
-        values[name] = Affine.of(f"last {name}") if n is None else Affine.number(n - 1)
-    return [a.substitute(values) for a in s.index]
-
-
-def _never_zero(a: Affine, sizes: dict[str, int | None]) -> bool:
-    divisor = math.gcd(*(c for _, c in a.terms))
-    if a.const % divisor if divisor else a.const:
-        return True
-    low = high = float(a.const)
-    for name, c in a.terms:
-        n = sizes[name]
-        end = math.copysign(math.inf, c) if n is None else c * (n - 1)
-        low, high = low + min(0, end), high + max(0, end)
-    return low > 0 or high < 0
+    rows = [c.substitute(values) for c in p.hom.domain if not c.names & _dims(p, "pw")]
+    inside = []
+    for d in p.hom.dims_of("cc", "ps"):
+        index, last = values[d.name], d.size.span - 1  # step * index <= last
+        if d.name in store.at_last:
+            values[d.name] = last if d.size.step == 1 else Affine.of(f"last {d.name}")
+        else:
+            inside += [index, last - index * d.size.step]
+    return _Placed(tuple(a.substitute(values) for a in store.index), (*rows_of(rows), *inside))
 
 
 # --------------------------------------------------------------------------- the tables
@@ -502,10 +521,13 @@ STRUCTURE = (
     Rule("an index function has one index per dimension of its buffer", _index_rank),
     Rule("index functions mention integer parameters and dimensions (stores: no reduced ones)", _index_names),
     Rule("at_last names concatenated or scanned dimensions", _at_last),
+    Rule("domains mention dimensions and integer parameters", _domain),
+    Rule("domains leave scanned and at_last dimensions whole", _free_of_domain),
     Rule("something is stored", _has_stores),
     Rule("results, initial values and operator have the same components", _component_counts),
     Rule("operands, results, loads and stores have the type of what they stand for", _numbered),
-    Rule("scalar functions read operands; initial values, loads; stored values, results and loads", _leaves),
+    Rule("initial values read loads; stored values, results and loads; scalar functions, no results", _leaves),
+    Rule("what a scalar function loads is not stored", _gathers),
     Rule("expressions mention what is known where they stand", _expression_names),
     Rule("expressions are well typed", _well_typed),
     Rule("the scalar function assigns to its own locals only", _pure_body),

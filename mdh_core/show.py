@@ -6,11 +6,13 @@
     where
       f(M[0], v[0]) = M[0] * v[0]
 
+A domain follows the sizes, ``md_hom[i: N, j: N | j ≤ i]``; the Python spelling has it in a comment.
 ``c_like`` prints one expression as C with the parentheses that C needs and no more.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import assert_never
@@ -26,6 +28,7 @@ from mdh_core.expr import (
     Call,
     Cast,
     Const,
+    Constraint,
     Declare,
     Expr,
     Field,
@@ -346,6 +349,31 @@ def _notes(program: MdhProgram, names: Names | None = None) -> list[tuple[str, s
     return notes
 
 
+def relation(c: Constraint, signs: tuple[str, str, str] = ("≤", "<", "=")) -> str:
+    """A constraint without subtractions on the left: ``j ≤ i``, ``k < i + 1``, ``3 ≤ i``.
+
+    >>> i, j = Affine.of("i"), Affine.of("j")
+    >>> relation(Constraint(i - j)), relation(Constraint(i - j - 1)), relation(Constraint(i * 2 - 5, True))
+    ('j ≤ i', 'j < i', '5 = 2*i')
+    """
+    at_most, less, equal = signs
+    left = Affine(tuple((n, -k) for n, k in c.value.terms if k < 0))
+    right = Affine(tuple((n, k) for n, k in c.value.terms if k > 0), c.value.const)
+    if c.equality:
+        sign = equal
+    elif left.terms and right.const == -1 and right.terms:
+        right, sign = right + 1, less
+    else:
+        sign = at_most
+    if right.const < 0 or not left.terms:
+        left, right = left - right.const, right - right.const
+    return f"{left} {sign} {right}"
+
+
+def _domain(program: MdhProgram) -> str:
+    return ", ".join(map(relation, program.hom.domain))
+
+
 def _point(program: MdhProgram) -> str:
     return ", ".join(d.name for d in program.hom.dims)
 
@@ -368,6 +396,7 @@ def text(program: MdhProgram) -> str:
         f"{b.name}: " + ", ".join(point + _tuple(i) for i in indices) for b, indices in _input_views(program)
     ]
     sizes = ", ".join(f"{d.name}: {d.size}" for d in program.hom.dims)
+    sizes += f" | {_domain(program)}" if program.hom.domain else ""
     operators = ", ".join("++" if op.kind == "cc" else str(op) for op in program.hom.combine)
     lines = [
         f"out_view[{_types(b for b, _ in _output_views(program))}]( {', '.join(out)} ) ∘",
@@ -448,9 +477,10 @@ def dsl(program: MdhProgram) -> str:
         *_indented(_dsl_function(program), 8),
         *_indented(_dsl_combine(program), 8),
         *_indented((f"# {kind}: {note}" for kind, note in notes), 8),
+        *_indented((f"# domain: {_domain(program)}" for _ in program.hom.domain[:1]), 8),
         "        return (",
         f"            out_view[{_dsl_types(b for b, _ in stores)}]( {views(stores)} ),",
-        f"            md_hom[{sizes}]( f, ({operators}) ),",
+        f"            md_hom[{sizes or '()'}]( f, ({operators}) ),",
         f"            inp_view[{_dsl_types(b for b, _ in inputs)}]( {views(inputs)} ),",
         "        )",
         f"    return mdh_{name}",
@@ -569,6 +599,12 @@ def latex(program: MdhProgram) -> str:
     stores = [(b, [s.index for s in group]) for b, group in _output_views(program)]
     inputs = _input_views(program)
     sizes = ", ".join(_tex_size(d.size.span, d.size.step) for d in program.hom.dims)
+    if program.hom.domain:
+        signs = (r"\le", "<", "=")
+        sizes += r" \mid " + ", ".join(
+            " ".join(x if x in signs else _tex(x.strip()) for x in re.split(r"(\\le|<|=)", relation(c, signs)))
+            for c in program.hom.domain
+        )
     operators = ", ".join(map(_tex_operator, program.hom.combine))
     scalar = _escaped(scalar_text(program))
     lines = [

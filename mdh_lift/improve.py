@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass, field, replace
 
 from frontend_c.preprocess import CompileCommand, find_compiler
 from lowering.parameters import to_json, why_not_legal
-from lowering.space import Point, Space, estimate, tuning_space
+from lowering.space import Point, Space
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.laws import check_laws
 from mdh_core.source import NO_SPAN, SourceFile, Span
-from mdh_lift import kernels
+from mdh_lift import iterations, kernels
 from mdh_lift import subject as subjects
 from mdh_lift.findings import Finding
 from mdh_lift.pipeline import (
@@ -45,7 +45,7 @@ from tuning.runner import COMPILE_FAILED, CUT_OFF, OK, WRONG_RESULT, Outcome, To
 from tuning.search import Budget, Evaluation, parse_budget
 from tuning.store import Context, Store, StoreError
 from tuning.tune import Settings, TuneResult, Winner, text_hash, tune
-from tuning.verify import Case, VerifySummary, cases_for, size_ladder
+from tuning.verify import EXACT_DATA, Case, VerifySummary, cases_for, size_ladder
 
 DEFAULT_FLAGS = ("-O3", "-march=native")
 FIXED = "fixed"  # the size class of a nest without integer parameters
@@ -151,7 +151,7 @@ def improve(report: FileReport, nest: NestReport, options: Options, stage: str, 
     work = prepare(report, nest, options)
     budget = parse_budget(options.config.tune.budget) if stage in ("all", "tune") else Budget(0)
     locked = _locked_point(work) if budget.nothing else None
-    space = tuning_space(work.plan.programs, work.plan.machine, work.plan.sizes)
+    space = work.plan.space
     if locked is not None:
         space = _only(space, locked)
     elif budget.nothing:
@@ -185,7 +185,7 @@ def prepare(
                      _directive_span(nest),
                      help="state sizes that belong together with a `sizes(...)` clause")  # fmt: skip
     params = kernels.parameter_values(nest.lifted, variables)
-    plan = replace(plan, params=params, sizes=tuple(p.sizes(params) for p in nest.lifted.programs))
+    plan = replace(plan, params=params, sizes=iterations.sizes_at(nest.lifted.program, params))
     for program, configuration in zip(plan.programs, plan.configurations(plan.default), strict=True):
         reason = why_not_legal(configuration, program, plan.machine.model)
         if reason is not None:
@@ -297,7 +297,7 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
             space,
             sizes,
             final,
-            estimate=lambda point: estimate(plan.programs, plan.machine, plan.sizes, point),
+            estimate=plan.estimate,
             start=[plan.default] if not budget.nothing else (),
             quick_cases=quick,
             settings=settings,
@@ -342,8 +342,8 @@ def _tiles(point: Point) -> list[int]:
 def _quick(ladder: list[dict[str, int]], settings: Settings, threads: int) -> list[Case]:
     """A first comparison on one odd size, before a candidate's time counts."""
     odd = [s for s in ladder if all(v > 3 for v in s.values())] or ladder
-    data = {"sum": "exact", "product": "exact_product"}[settings.style]
     chosen = odd[:1] + odd[-1:] if len(odd) > 1 else odd
+    data = EXACT_DATA[settings.style]
     return [Case(s, data, threads, settings.seed or 1, settings.bitwise) for s in chosen]
 
 
@@ -376,7 +376,7 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
         kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
         reason = failed[0].reason
         findings.append(_about(work, "MDH606", f"configurations were rejected: {kinds}", (reason,)))
-    expression = "\n".join(kernels.expression(p) for p in plan.programs)
+    expression = "\n".join(kernels.outline(plan.lifted.program, kernels.expression))
     base = Improvement(
         work.nest.name,
         expression,

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import math
+import functools
 import re
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from emit.c_text import affine_text
+from emit.host_text import leaves
 from emit.render import Kernel, KernelRequest, emit_openmp
 from lifter.lift import FinalIterator, LiftedNest
 from lowering.machine import Machine, this_machine
 from lowering.parameters import Configuration
-from lowering.space import Point, configuration_at, default_point
+from lowering.space import Point, Space, configuration_at, default_point, estimate, tuning_space
 from mdh_core.diagnostics import refuse
 from mdh_core.expr import Affine, ScalarType
-from mdh_core.ir import MdhProgram, Param, Size
-from mdh_core.show import show
+from mdh_core.ir import HostLoop, MdhProgram, Param, Size, Step
+from mdh_core.show import c_style, show, statements
+from mdh_lift import iterations
 from mdh_lift.c_value import NotAnInteger, names_in, value
 
 # extent of every dimension whose size is a parameter, by the number of such dimensions
@@ -26,17 +28,23 @@ _MANY_DIMENSIONS = 16
 _MOST_POINTS = 1 << 27
 _NO_EXTENT = 64  # of a parameter that is no size
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_TUNED = 3  # programs of a nest that are searched at once
+_MATTERS = 0.05  # share of the time from which on a program is searched
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A lifted nest, values of its integer parameters, and the extents that follow (one dict per program)."""
+    """A lifted nest, values of its integer parameters, and the extents that follow (one dict per program).
+
+    ``macros``: names that mean something else in the file, for the kernel to avoid.
+    """
 
     lifted: LiftedNest
     machine: Machine
     params: Mapping[str, int]
     sizes: tuple[dict[str, int], ...]
     lines: str = ""  # "gemm.c:12-18"
+    macros: frozenset[str] = frozenset()
 
     @property
     def programs(self) -> tuple[MdhProgram, ...]:
@@ -45,7 +53,36 @@ class Plan:
     @property
     def default(self) -> Point:
         """The cost model's first choice."""
-        return default_point(self.programs, self.machine, self.sizes)
+        point: Point = {}
+        for k, (program, extents) in enumerate(zip(self.programs, self.sizes, strict=True)):
+            own = _default_point(program, self.machine, tuple(extents.items()))
+            point |= {name + _suffix(k): value for name, value in own}
+        return point
+
+    @property
+    def space(self) -> Space:
+        """What is searched: the parameters of the programs that take most of the time."""
+        whole = tuning_space(self.programs, self.machine, self.sizes)
+        default, costs = self.default, self._costs(self.default)
+        ranked = sorted(range(len(costs)), key=lambda k: -costs[k])
+        chosen = {k for k in ranked[:_TUNED] if costs[k] >= _MATTERS * sum(costs)}
+        fixed = {name for name in whole.names if _number(name) not in chosen}
+        return Space(
+            tuple((name, (default[name],) if name in fixed else values) for name, values in whole.parameters),
+            tuple(r for r in whole.restrictions if not fixed & set(_IDENTIFIER.findall(r))),
+        )
+
+    def estimate(self, point: Point) -> float:
+        """Seconds, roughly."""
+        return sum(self._costs(point))
+
+    def _costs(self, point: Point) -> list[float]:
+        times = iterations.runs(self.lifted.program, self.params)
+        found = []
+        for k, (program, extents) in enumerate(zip(self.programs, self.sizes, strict=True)):
+            own = {_bare(name): value for name, value in point.items() if _number(name) == k}
+            found.append(times[k] * estimate((program,), self.machine, (extents,), own))
+        return found
 
     def configurations(self, point: Point) -> tuple[Configuration, ...]:
         return configuration_at(self.programs, self.machine, self.sizes, point)
@@ -62,23 +99,67 @@ class Plan:
             KernelRequest(
                 kernel_name(nest.function, nest.label),
                 f"{nest.function}::{nest.label}",
-                self.programs,
+                self.lifted.program,
                 self.configurations(point),
                 self.machine,
                 self.lines,
                 nest.directive.noalias,
                 nest.directive.assume,
                 (
-                    *(line for p in self.programs for line in expression(p, "->", "o").splitlines()),
+                    *outline(self.lifted.program, lambda p: expression(p, "->", "o")),
                     *(textwrap.wrap(configuration, 100) if described else ()),
                 ),
+                self.lifted.temporaries,
+                nest.params,
+                self.macros,
             )
         )
+
+
+@functools.lru_cache(maxsize=256)
+def _default_point(
+    program: MdhProgram, machine: Machine, extents: tuple[tuple[str, int], ...]
+) -> tuple[tuple[str, int | str], ...]:
+    return tuple(default_point((program,), machine, (dict(extents),)).items())
+
+
+def _suffix(k: int) -> str:
+    """What the names of the k-th program's parameters end in (see ``lowering.space``)."""
+    return f"_at{k}" if k else ""
+
+
+def _number(name: str) -> int:
+    head, _, tail = name.rpartition("_at")
+    return int(tail) if head and tail.isdigit() else 0
+
+
+def _bare(name: str) -> str:
+    return name.removesuffix(_suffix(_number(name)))
 
 
 def expression(program: MdhProgram, arrow: str = "\u21a6", after: str = "\u2218") -> str:
     """The MDH expression; with other signs for the arrow of an index function and for composition."""
     return show(program).replace("\u21a6", arrow).replace("\u2218", after)
+
+
+def outline(
+    steps: Sequence[Step], of: Callable[[MdhProgram], str], indent: str = ""
+) -> Iterator[str]:
+    """The lines of all programs, indented below their host loops, with sequential statements between."""
+    for s in steps:
+        match s:
+            case MdhProgram():
+                yield from (indent + line for line in of(s).splitlines())
+            case HostLoop(iterator=t, size=size, body=body):
+                yield f"{indent}for {t} in [0, {size}):"
+                yield from outline(body, of, indent + "  ")
+            case _:
+                style = c_style("x{}".format, "r{}".format)
+                yield from (f"{indent}{line}" for line in ["sequential", *_deeper(statements(s.body, style))])
+
+
+def _deeper(lines: list[str]) -> list[str]:
+    return ["  " + line for line in lines]
 
 
 def plan(lifted: LiftedNest, lines: str = "") -> Plan:
@@ -90,7 +171,7 @@ def plan(lifted: LiftedNest, lines: str = "") -> Plan:
         raise refuse(
             "MDH804", f"`{lifted.nest.name}` cannot be run by itself: {reason}", lifted.nest.span
         ) from None
-    return Plan(lifted, this_machine(), params, tuple(p.sizes(params) for p in lifted.programs), lines)
+    return Plan(lifted, this_machine(), params, iterations.sizes_at(lifted.program, params), lines)
 
 
 # --------------------------------------------------------------------------- sizes
@@ -114,8 +195,11 @@ def variables_of(lifted: LiftedNest) -> dict[str, Param]:
 
 def sizes_of(lifted: LiftedNest) -> dict[str, int]:
     """A value for every integer variable: that of the first ``sizes`` clause, or one that makes some work."""
-    dims = {d.name for p in lifted.programs for d in p.hom.dims if d.size.constant is None}
-    extent = _USUAL_EXTENTS.get(max(1, len(dims)), _MANY_DIMENSIONS)
+    depths = [
+        sum(n.constant is None for n in iterations.all_sizes(p, loops))
+        for p, loops in iterations.placed(lifted.program)
+    ]
+    extent = _USUAL_EXTENTS.get(max([1, *depths]), _MANY_DIMENSIONS)
     sizes = _sizes_with(lifted, extent)
     while extent > 1 and _points(lifted, sizes) > _MOST_POINTS:
         extent //= 2
@@ -135,19 +219,19 @@ def _sizes_with(lifted: LiftedNest, extent: int) -> dict[str, int]:
 
 
 def _shaping(lifted: LiftedNest) -> set[str]:
-    """Names in extents of dimensions and buffers, and in index functions (leading dimensions)."""
+    """Names in extents of loops and buffers, and in index functions (leading dimensions)."""
     found: list[Affine] = [d.size.span for p in lifted.programs for d in p.hom.dims]
-    for b in (*lifted.nest.buffers, *(b for p in lifted.programs for b in p.buffers)):
+    found += [x.size.span for _, loops in leaves(lifted.program) for x in loops]
+    for b in (*lifted.nest.buffers, *(b for leaf, _ in leaves(lifted.program) for b in leaf.buffers)):
         found += [e for e in b.extents if e is not None]
     for p in lifted.programs:
         found += [x for a in p.inp.accesses for x in a.index] + [x for s in p.out.stores for x in s.index]
     return {name for a in found for name in a.names}
 
 
-def _points(lifted: LiftedNest, sizes: Mapping[str, int]) -> int:
-    """Iteration points of the largest program."""
-    params = parameter_values(lifted, sizes)
-    return max((math.prod(p.sizes(params).values()) for p in lifted.programs), default=0)
+def _points(lifted: LiftedNest, sizes: Mapping[str, int]) -> float:
+    """Iteration points of all programs."""
+    return iterations.points(lifted.program, parameter_values(lifted, sizes))
 
 
 def parameter_values(lifted: LiftedNest, sizes: Mapping[str, int | float]) -> dict[str, int]:

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, NestStmt
-from lowering.lower import Nest, lower
+from lowering.lower import Nest, Stage, lower
 from mdh_core.expr import Affine
 from mdh_core.ir import MdhProgram
 from mdh_core.show import c_like, c_style, show, statements
-from mdh_lift.kernels import plan
+from mdh_lift.kernels import outline, plan
 
 _C = c_style("x{}".format, "r{}".format)
 
@@ -26,7 +26,10 @@ def shown(lifted: LiftedNest, form: str = "text", stage: str = "mdh") -> str:
         return "\n".join(_loops(lifted.nest.body)) + "\n"
     if stage == "low":
         return "\n".join(_low(lifted))
-    return "\n".join(isl(p) if form == "isl" else show(p, form) for p in lifted.programs)
+    of = isl if form == "isl" else lambda p: show(p, form)
+    if len(lifted.program) == len(lifted.programs):  # neither host loops nor sequential parts
+        return "\n".join(map(of, lifted.programs))
+    return "\n".join(outline(lifted.program, of)) + "\n"
 
 
 def _loops(body: Sequence[NestStmt], depth: int = 0) -> Iterator[str]:
@@ -73,16 +76,22 @@ def _index(index: Sequence[Affine]) -> str:
 def _low(lifted: LiftedNest) -> Iterator[str]:
     """The loops that the cost model's first choice gives, outermost first."""
     chosen = plan(lifted)
-    for program, configuration in zip(lifted.programs, chosen.configurations(chosen.default), strict=True):
-        for number, stage in enumerate(lower(program, configuration, chosen.machine).stages):
-            yield f"stage {number}: {stage.program.name}"
-            if not isinstance(stage, Nest):
-                yield f"  scan over {stage.dim}, blocks of {stage.block}, {stage.rows} rows"
-                continue
-            for k, loop in enumerate(stage.loops):
-                count = "to the end" if loop.count is None else f"{loop.count} times"
-                packs = "".join(f", pack {p.buffer}" for p in stage.packs if p.at == k)
-                loops = f"{loop.dim}_{loop.layer}: steps of {loop.size}, {count}, {loop.role}"
-                yield f"  {'  ' * k}{loops}{packs}"
-            yield f"  unfinished results: {stage.results}"
+    configurations = iter(chosen.configurations(chosen.default))
+    yield from outline(
+        lifted.program, lambda p: "\n".join(_stages(lower(p, next(configurations), chosen.machine).stages))
+    )
     yield ""
+
+
+def _stages(stages: Sequence[Stage]) -> Iterator[str]:
+    for number, stage in enumerate(stages):
+        yield f"stage {number}: {stage.program.name}"
+        if not isinstance(stage, Nest):
+            yield f"  scan over {stage.dim}, blocks of {stage.block}, {stage.rows} rows"
+            continue
+        for k, loop in enumerate(stage.loops):
+            count = "to the end" if loop.count is None else f"{loop.count} times"
+            packs = "".join(f", pack {p.buffer}" for p in stage.packs if p.at == k)
+            loops = f"{loop.dim}_{loop.layer}: steps of {loop.size}, {count}, {loop.role}"
+            yield f"  {'  ' * k}{loops}{packs}"
+        yield f"  unfinished results: {stage.results}"

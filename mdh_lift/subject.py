@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from emit.c_text import affine_text, c_type
+from emit.host_text import leaves
 from frontend_c.preprocess import CompileCommand, preprocess
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, LoopNest, NestStmt
-from mdh_core.expr import Assign, Expr, Field, If, Load, ScalarType, While, walk
-from mdh_core.interpreter import deduced_extents
+from lifter.polyhedral import bounds
+from mdh_core.expr import (
+    Affine,
+    Assign,
+    Binary,
+    Call,
+    Expr,
+    Field,
+    If,
+    Load,
+    ScalarType,
+    Stmt,
+    Var,
+    While,
+    stmt_exprs,
+    walk,
+)
 from mdh_core.ir import Buffer, MdhProgram
 from mdh_core.source import SourceFile
+from mdh_lift import iterations, uses
 from mdh_lift.c_value import NotAnInteger
 from mdh_lift.kernels import is_derived, parameter_values, variables_of
-from tuning.harness import Arg, ArrayArg, IteratorArg, OuterScalarArg, ScalarArg, Sizes, Subject
+from tuning.harness import Arg, ArrayArg, IndexData, IteratorArg, OuterScalarArg, ScalarArg, Sizes, Subject
 
 _LARGE = 1 << 20  # a size that every size variable may have
+_PER_ITERATION = 4  # elements of an array that is indexed by data
 _WORK = 4e6  # points of one comparison, at most
 
 
@@ -36,6 +54,8 @@ def subject_of(lifted: LiftedNest, data: bytes, path: str, nest_text: bytes = b"
         tuple(_arguments(lifted)),
         lambda sizes: element_counts(lifted, sizes),
         lambda sizes: _chain(lifted, sizes),
+        lambda sizes: _diagonals(lifted, sizes),
+        lambda sizes: _index_data(lifted, sizes),
     )
 
 
@@ -172,18 +192,18 @@ def element_counts(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
     counts = {b.name: _declared(b, params) for b in lifted.nest.buffers}
     if None in counts.values():
         return None
-    for p in lifted.programs:
-        if any(a.evaluate(params) < 0 for a in p.assumptions):
-            return None
-        needed = _needed(p, params)
-        if needed is None:
-            return None
-        for name, n in needed.items():
-            if name in counts:
-                own = lifted.nest.buffer(name)
-                if own.distinct and all(e is not None for e in own.extents) and n > (counts[name] or 0):
-                    return None  # outside the declared array
-                counts[name] = max(counts[name] or 0, n)
+    try:
+        needed = _needed(lifted, params)
+    except ArithmeticError:
+        return None
+    if needed is None:
+        return None
+    for name, n in needed.items():
+        if name in counts:
+            own = lifted.nest.buffer(name)
+            if own.distinct and all(e is not None for e in own.extents) and n > (counts[name] or 0):
+                return None  # outside the declared array
+            counts[name] = max(counts[name] or 0, n)
     return {name: max(1, n or 0) for name, n in counts.items()}
 
 
@@ -197,37 +217,94 @@ def _declared(b: Buffer, params: Mapping[str, int]) -> int | None:
     return math.prod(n for n in known if n is not None)
 
 
-def _needed(p: MdhProgram, params: Mapping[str, int]) -> dict[str, int] | None:
-    """Elements up to the last one that a program touches."""
-    out = {}
-    for name, extents in deduced_extents(p, params).items():
-        b = p.buffer(name)
-        if any(n <= 0 for n in extents):
-            out[name] = 0
-            continue
-        strides, step = [], 1
-        for t in reversed(range(b.rank)):
-            strides.append(step)
-            declared = b.extents[t]
-            if t and declared is not None:
-                inner = declared.evaluate(dict(params))
-                if inner < extents[t]:
-                    return None
-                step *= inner
-        if b.strides is not None:
-            strides = [s.evaluate(dict(params)) for s in reversed(b.strides)]
-        out[name] = 1 + sum((n - 1) * s for n, s in zip(extents, reversed(strides), strict=True))
+def _needed(lifted: LiftedNest, params: Mapping[str, int]) -> dict[str, int] | None:
+    """Elements up to the last one that is touched; None where an access leaves an inner dimension.
+
+    Also None where an assumption does not hold.
+    """
+    numbers = {name: Affine.number(v) for name, v in params.items()}
+    out: dict[str, int] = {}
+    for leaf, loops in leaves(lifted.program):
+        here = tuple(c.substitute(numbers) for c in uses.iterations(loops))
+        for assumed in leaf.assumptions if isinstance(leaf, MdhProgram) else ():
+            found = bounds(here, (assumed.substitute(numbers),))
+            if found is not None and found[0][0] < 0:
+                return None
+        buffers = {b.name: b for b in leaf.buffers}
+        extents: dict[str, list[int]] = {b.name: [0] * b.rank for b in leaf.buffers}
+        touched: set[str] = set()
+        for use in uses.uses(leaf, loops):
+            index = tuple(Affine.number(0) if a is None else a.substitute(numbers) for a in use.index)
+            found = bounds((c.substitute(numbers) for c in use.points), index)
+            if found is None:
+                continue
+            touched.add(use.buffer)
+            declared = buffers[use.buffer].extents
+            for t, (_, high) in enumerate(found):
+                limit = declared[t]
+                if use.index[t] is None:  # data: enough for each iteration to find some of its own
+                    high = _PER_ITERATION * max(iterations.extents(leaf, loops, params)) - 1
+                if use.conditional and limit is not None:
+                    high = min(high, limit.evaluate(dict(params)) - 1)
+                extents[use.buffer][t] = max(extents[use.buffer][t], high + 1)
+        for name in touched:
+            n = _reached(buffers[name], extents[name], params)
+            if n is None:
+                return None
+            out[name] = max(out.get(name, 0), n)
     return out
 
 
-def _chain(lifted: LiftedNest, sizes: Sizes) -> int:
-    """Length of the longest chain of combined values."""
+def _reached(b: Buffer, extents: Sequence[int], params: Mapping[str, int]) -> int | None:
+    """Elements from the first of a buffer to the one with the largest indices."""
+    if any(n <= 0 for n in extents):
+        return 0
+    strides, step = [], 1
+    for t in reversed(range(b.rank)):
+        strides.append(step)
+        declared = b.extents[t]
+        if t and declared is not None:
+            inner = declared.evaluate(dict(params))
+            if inner < extents[t]:
+                return None
+            step *= inner
+    if b.strides is not None:
+        strides = [s.evaluate(dict(params)) for s in reversed(b.strides)]
+    return 1 + sum((n - 1) * s for n, s in zip(extents, reversed(strides), strict=True))
+
+
+def _diagonals(lifted: LiftedNest, sizes: Sizes) -> dict[str, int]:
+    """Of arrays with several dimensions: elements from one diagonal element to the next."""
     params = parameter_values(lifted, sizes)
-    longest = 1
-    for p in lifted.programs:
-        extents = p.sizes(params)
-        longest = max(longest, math.prod(extents[d.name] for d in p.hom.dims_of("pw", "ps")))
-    return longest
+    found: dict[str, int] = {}
+    for leaf, _ in leaves(lifted.program):
+        for b in leaf.buffers:
+            inner = [e.evaluate(params) for e in b.extents[1:] if e is not None]
+            if b.strides is None and b.rank > 1 and len(inner) == b.rank - 1:
+                found.setdefault(b.name, sum(math.prod(inner[t:]) for t in range(b.rank)))
+    known = {b.name for b in lifted.nest.buffers}
+    return {name: step for name, step in found.items() if name in known and step > 0}
+
+
+def _index_data(lifted: LiftedNest, sizes: Sizes) -> dict[str, IndexData]:
+    """What the values of arrays must be like that are used as indices."""
+    counts, params = element_counts(lifted, sizes), parameter_values(lifted, sizes)
+    known = {b.name for b in lifted.nest.buffers}
+    found: dict[str, IndexData] = {}
+    for leaf, _ in leaves(lifted.program):
+        buffers = {b.name: b for b in leaf.buffers}
+        for use in uses.data_indices(leaf):
+            extents = buffers[use.buffer].extents
+            extent, inner = extents[use.position], [e.evaluate(params) for e in extents[1:] if e is not None]
+            if extent is not None:
+                n = extent.evaluate(params)
+            else:
+                n = (counts or {}).get(use.buffer, 1) // max(1, math.prod(inner))
+            for name in use.sources & known:
+                before = found.get(name, IndexData(n))
+                ascending = before.ascending or name in use.running
+                found[name] = IndexData(max(1, min(n, before.below)), ascending)
+    return found
 
 
 # --------------------------------------------------------------------------- sizes to try
@@ -245,7 +322,8 @@ def size_ranges(lifted: LiftedNest) -> dict[str, tuple[int, int]]:
 
 def repaired(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
     """The sizes, with leading dimensions enlarged until all accesses are inside; None if that fails."""
-    spans = {n for p in lifted.programs for d in p.hom.dims for n in d.size.span.names}
+    placed = iterations.placed(lifted.program)
+    spans = {n for p, loops in placed for size in iterations.all_sizes(p, loops) for n in size.span.names}
     free = [name for name, p in variables_of(lifted).items() if p.name not in spans]
     tried = {name: int(v) for name, v in sizes.items()}
     for _ in range(5):
@@ -260,14 +338,48 @@ def work(lifted: LiftedNest, sizes: Sizes) -> float:
     if element_counts(lifted, sizes) is None:
         return math.inf
     params = parameter_values(lifted, sizes)
-    return float(sum(math.prod(p.sizes(params).values()) for p in lifted.programs))
+    return iterations.points(lifted.program, params)
 
 
 def data_style(lifted: LiftedNest) -> str:
-    """Which generated data keep values in range: sums, or products of few different factors."""
+    """Which generated data keep values in range, and errors small.
+
+    ``product`` where factors multiply up, ``dominant`` where computed or stored values are divided by, or
+    roots and logarithms are taken of them; otherwise ``sum``.
+    """
     functions = [p.hom.function for p in lifted.programs if p.hom.function is not None]
     names = {part.strip(" ()") for f in functions for part in f.name.split(",")}
-    return "product" if "*" in names else "sum"
+    if "*" in names:
+        return "product"
+    given = {p.name for p in lifted.nest.params} | {x.iterator for x in _loops(lifted.nest.body)}
+    return "dominant" if any(_divides(e, given) for e in _expressions(lifted.nest.body)) else "sum"
+
+
+_OF_POSITIVE = {f + t for f in ("sqrt", "log", "log2", "log10", "log1p", "pow", "cbrt") for t in ("", "f")}
+
+
+def _divides(e: Expr, given: set[str]) -> bool:
+    for n in walk(e):
+        match n:
+            case Binary(op="/", b=b, type=t) if t.is_float and _is_computed(b, given):
+                return True
+            case Call(function=name, args=args) if name in _OF_POSITIVE and _is_computed(args[0], given):
+                return True
+            case _:
+                pass
+    return False
+
+
+def _is_computed(e: Expr, given: set[str]) -> bool:
+    return any(isinstance(n, Load) or (isinstance(n, Var) and n.name not in given) for n in walk(e))
+
+
+def _expressions(body: Sequence[NestStmt | Stmt]) -> Iterator[Expr]:
+    for s in body:
+        if isinstance(s, Loop):
+            yield from _expressions(s.body)
+        else:
+            yield from stmt_exprs((s,))
 
 
 MOST_WORK = _WORK

@@ -1,7 +1,8 @@
 """The catalogue of mdh.md section 3 as hand-written programs, and a few of our own beyond it.
 
 ``CATALOGUE`` has the rows as published: no initial values, plain results.  ``BEYOND`` uses what our
-form adds: initial values, epilogues, ``at_last``, arg-min.  ``small_params`` gives each program a size.
+form adds: initial values, epilogues, ``at_last``, arg-min.  ``DOMAINS`` has programs whose points are no box,
+and ones whose scalar function loads.  ``small_params`` gives each program a size.
 
     program("matvec", "i:I k:K", "cc +", {"M": FLOAT, "v": FLOAT}, "M[i, k] v[k]", {"w": FLOAT}, "w[i]", ...)
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from mdh_core.combine import (
     CC,
@@ -35,6 +37,7 @@ from mdh_core.expr import (
     Call,
     Cast,
     Const,
+    Constraint,
     Declare,
     Expr,
     Field,
@@ -53,6 +56,7 @@ from mdh_core.expr import (
     Var,
     While,
     affine_expr,
+    rewrite,
     walk,
 )
 from mdh_core.ir import (
@@ -90,6 +94,14 @@ def places(s: str) -> list[tuple[str, tuple[Affine, ...]]]:
         (name, tuple(affine(part) for part in index.split(",") if part.strip()))
         for name, index in re.findall(r"(\w+)\[([^\]]*)\]", s)
     ]
+
+
+def constraint(s: str) -> Constraint:
+    """A constraint from text such as ``i*2 + j <= N``, ``j > i`` or ``i == j*2``."""
+    left, relation, right = re.split(r"\s*(<=|>=|==|<|>)\s*", s)
+    a, b = affine(left), affine(right)
+    value = b - a if relation.startswith("<") else a - b
+    return Constraint(value - (len(relation) == 1), relation == "==")
 
 
 def load(place: str, t: Type) -> Load:
@@ -137,13 +149,16 @@ def program(
     initial: tuple[Expr | None, ...] | None = None,
     values: tuple[Expr, ...] | None = None,  # what is stored, by default the components in order
     at_last: tuple[str, ...] = (),
+    domain: str = "",  # "j <= i, k > j"
 ) -> MdhProgram:
     """A program; every name in a size becomes an ``int`` parameter, extents are not declared."""
     sized = [tuple(d.split(":")) for d in dims.split()]
-    sizes = sorted({n for _, s in sized for n in affine(s).names})
+    constraints = tuple(constraint(c) for c in domain.split(", ") if c)
+    sizes = {n for _, s in sized for n in affine(s).names} | {n for c in constraints for n in c.names}
+    sizes = sorted(sizes - {n for n, _ in sized} - {q.name for q in params})
     accesses, stores = places(inp), places(out)
     ranks = {n: len(index) for n, index in (*accesses, *stores)}
-    for e in (*(initial or ()), *(values or ())):
+    for e in (*f, *(initial or ()), *(values or ())):
         if e is not None:
             ranks |= {n.buffer: len(n.index) for n in walk(e) if isinstance(n, Load)}
     values = values or tuple(Result(c, e.type) for c, e in enumerate(f))
@@ -159,6 +174,7 @@ def program(
             tuple(Dim(n, Size(affine(s))) for n, s in sized),
             ScalarFunction(f, body),
             tuple(kinds[k] for k in ops.split()),
+            constraints,
         ),
         OutputView(
             initial or (None,) * len(f),
@@ -518,4 +534,154 @@ _BEYOND = (
     ),
 )
 BEYOND: dict[str, MdhProgram] = {p.name: p for p in _BEYOND}
-EVERYTHING = {**CATALOGUE, **BEYOND}
+
+# --------------------------------------------------------------------------- domains, loads in the scalar function
+
+
+def _with_extents(p: MdhProgram, name: str, n: int) -> MdhProgram:
+    """What is loaded at indices that are data has a declared size."""
+    buffers = tuple(replace(b, extents=(Affine.number(n),)) if b.name == name else b for b in p.buffers)
+    return replace(p, buffers=buffers)
+
+
+def _loads() -> tuple[MdhProgram, ...]:
+    """Rows of a sparse matrix of fixed width; a load that only some points may do."""
+    column = Binary("&", x(1, INT32), Const(3, INT32), INT32)
+    gathered = binary("*", x(0), Load("x", (column,), FLOAT))
+    inside = binary("&&", binary(">=", x(0, INT32), Const(0, INT32)), binary("<", x(0, INT32), Const(2, INT32)))
+    guarded = Select(inside, Load("x", (x(0, INT32),), FLOAT), number(-1, FLOAT), FLOAT)
+    at_once = Load("x", (Load("next", (x(0, INT32),), INT32),), FLOAT)
+    return (
+        _with_extents(
+            program(
+                "ell_spmv", "i:I k:K", "cc pw", {"v": FLOAT, "col": INT32, "x": FLOAT, "y": FLOAT},
+                "v[i, k] col[i, k]", "y[i]", (gathered,), combine=PLUS, initial=(load("y[i]", FLOAT),),
+            ),
+            "x", 4,
+        ),
+        _with_extents(
+            program(
+                "guarded_load", "i:I", "cc", {"col": INT32, "x": FLOAT, "y": FLOAT},
+                "col[i]", "y[i]", (guarded,),
+            ),
+            "x", 2,
+        ),
+        _with_extents(
+            _with_extents(
+                program(
+                    "load_of_load", "i:I", "cc", {"col": INT32, "next": INT32, "x": FLOAT, "y": FLOAT},
+                    "col[i]", "y[i]",
+                    (rewrite(at_once, lambda e: _masked(e) if e.type == INT32 and not isinstance(e, Const) else None),),
+                ),
+                "x", 2,
+            ),
+            "next", 2,
+        ),
+    )  # fmt: skip
+
+
+def _masked(e: Expr) -> Expr:
+    return Binary("&", e, Const(1, INT32), INT32)
+
+
+def _matrices(out: str, *inp: str) -> dict[str, Type]:
+    return dict.fromkeys((*inp, out), FLOAT)
+
+
+_PRODUCT = (binary("*", x(0), x(1)),)
+_ZERO = (number(0, FLOAT),)
+_DOMAINS = (
+    # the lower triangle of C = alpha * A A^T + beta * C
+    program(
+        "syrk",
+        "i:N j:N k:K",
+        "cc cc pw",
+        _matrices("C", "A"),
+        "A[i, k] A[j, k]",
+        "C[i, j]",
+        _PRODUCT,
+        combine=PLUS,
+        initial=_ZERO,
+        values=(
+            binary("+", binary("*", _ALPHA, Result(0, FLOAT)), binary("*", _BETA, load("C[i, j]", FLOAT))),
+        ),
+        params=(Param("alpha", FLOAT, "alpha", "float"), Param("beta", FLOAT, "beta", "float")),
+        domain="j <= i",
+    ),
+    # the same with unit stride, accumulating
+    program(
+        "syrk_t", "i:N j:N k:K", "cc cc pw", _matrices("C", "A"), "A[k, i] A[k, j]", "C[i, j]",
+        _PRODUCT, combine=PLUS, initial=(load("C[i, j]", FLOAT),), domain="j <= i",
+    ),
+    # C = B + (strictly lower part of A)^T B
+    program(
+        "trmm", "i:M j:N k:M", "cc cc pw", _matrices("C", "A", "B"), "A[k, i] B[k, j]", "C[i, j]",
+        _PRODUCT, combine=PLUS, initial=(load("B[i, j]", FLOAT),), domain="k > i",
+    ),
+    # rows of a band of parametric width, stored without gaps
+    program(
+        "band", "i:N k:N", "cc pw", _matrices("w", "M", "v"), "M[i, k - i + W] v[k]", "w[i]",
+        _PRODUCT, combine=PLUS, initial=_ZERO, domain="k >= i - W, k <= i + W",
+    ),
+    program(
+        "causal_filter", "i:N j:N", "cc pw", _matrices("y", "h", "x"), "h[i - j] x[j]", "y[i]",
+        _PRODUCT, combine=PLUS, initial=_ZERO, domain="j <= i",
+    ),
+    program(
+        "strict_upper", "i:N j:M", "cc cc", _matrices("O", "I"), "I[i, j]", "O[i, j]", (x(0),), domain="j > i",
+    ),
+    program(
+        "trapezoid", "i:N j:M", "cc cc", _matrices("O", "I"), "I[i, j]", "O[i, j]", (x(0),),
+        domain="j <= i*2 + 1, i + j <= N",
+    ),
+    # only every other column; two times the row and the column make the parameter
+    program(
+        "strided_line", "i:N j:M", "cc cc", _matrices("O", "I"), "I[i, j]", "O[i, j]", (x(0),),
+        domain="i*2 + j == T",
+    ),
+    # a product of polynomials in x^2 and x: some coefficients have no terms
+    program(
+        "polynomials", "d:D i:N j:M", "cc pw pw", _matrices("O", "A", "B"), "A[i] B[j]", "O[d]",
+        _PRODUCT, combine=PLUS, initial=_ZERO, domain="i*2 + j == d",
+    ),
+    program(
+        "triangle3", "i:N j:N k:N", "cc cc pw", _matrices("C", "A", "B"), "A[i, k] B[j, k]", "C[i, j]",
+        _PRODUCT, combine=PLUS, initial=_ZERO, domain="j <= i, k <= j",
+    ),
+    program(
+        "tetrahedron", "i:N j:N k:N", "pw pw pw", _matrices("s", "A"), "A[i, j, k]", "s[]",
+        (x(0),), combine=PLUS, initial=(load("s[]", FLOAT),), domain="j <= i, k <= j",
+    ),
+    # published forms: where nothing contributes, nothing is stored
+    program(
+        "earlier_maximum", "i:N j:N", "cc pw", _matrices("O", "I"), "I[j]", "O[i]",
+        (x(0),), combine=operator("max", FLOAT), domain="j < i",
+    ),
+    program(
+        "prl_earlier",
+        "i:NN j:NN",
+        "cc pw",
+        {"N": RECORD, "M": MATCH},
+        "N[i] N[j]",
+        "M[i]",
+        (Call("wght", (x(0, RECORD), x(1, RECORD)), MATCH),),
+        combine=user_operator(MAX_PRL),
+        functions=(WGHT, MAX_PRL),
+        domain="j < i",
+    ),
+    program(
+        "rows_of_triangle", "i:N j:N t:J", "cc cc ps", _matrices("O", "I"), "I[i, j, t]", "O[i, j, t]",
+        (x(0),), combine=PLUS, domain="j <= i",
+    ),
+    program(
+        "nothing", "i:N j:N", "cc cc", _matrices("O", "I"), "I[i, j]", "O[i, j]", (x(0),), domain="j >= i + N",
+    ),
+    program(
+        "if_large", "i:N k:K", "cc pw", _matrices("O", "I"), "I[i, k]", "O[i]",
+        (x(0),), combine=PLUS, initial=_ZERO, domain="N >= 3",
+    ),
+    program("point", "", "", _matrices("O", "I"), "I[]", "O[]", (binary("*", x(0), x(0)),)),
+    *_loads(),
+)  # fmt: skip
+DOMAINS: dict[str, MdhProgram] = {p.name: p for p in _DOMAINS}
+EVERYTHING = {**CATALOGUE, **BEYOND, **DOMAINS}

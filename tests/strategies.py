@@ -7,7 +7,8 @@
 
 ``programs()``: an ``MdhProgram`` that obeys all rules.  1 to 4 dimensions, any mix of cc, pw and ps with
 one function, several accesses with offsets and strides, ``float``, ``int32`` or ``int64``; initial values
-(accumulating ones, too), epilogues, ``at_last``.  Keyword arguments narrow it down.
+(accumulating ones, too), epilogues, ``at_last``; a domain, whose constraints may be indices, too.  Keyword
+arguments narrow it down.
 
 ``sizes_for(program)``: a value for every parameter; sizes are 0, 1 or prime, and the number of points is
 at most ``max_points``.
@@ -25,6 +26,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 from hypothesis import strategies as st
@@ -48,6 +50,7 @@ from mdh_core.expr import (
     Binary,
     Cast,
     Const,
+    Constraint,
     Expr,
     Load,
     Operand,
@@ -145,6 +148,7 @@ def programs(
     types: tuple[ScalarType, ...] = TYPES,
     operators: tuple[str, ...] = OPERATORS,
     extras: bool = True,  # initial values, epilogues and at_last
+    domains: bool = True,
 ) -> MdhProgram:
     """A well-formed program; ``rules.verify`` finds nothing."""
     rank = draw(st.integers(1, max_dims))
@@ -159,14 +163,44 @@ def programs(
     scalar, component_types = _scalar(draw, f, t, of_dim, len(accesses))
     initial, stores, outputs = _outputs(draw, f, component_types, of_dim, extras)
     sizes = sorted({n for d in dims for n in d.size.span.names})
+    domain: tuple[Constraint, ...] = ()
+    if domains and draw(st.booleans()):
+        last = {n for store in stores for n in store.at_last}
+        domain = _domain(draw, of_dim, last, sizes)
+        accesses = tuple(_bounded_index(draw, a, domain) for a in accesses)
     return MdhProgram(
         "random",
         (*(Param(n, INT32, n, "int32_t") for n in sizes), FACTOR),
         (*inputs, *outputs),
         InputView(accesses),
-        MdHom(dims, scalar, tuple(ops[k] for k in of_dim.values())),
+        MdHom(dims, scalar, tuple(ops[k] for k in of_dim.values()), domain),
         OutputView(initial, stores),
     )
+
+
+def _domain(
+    draw: st.DrawFn, of_dim: dict[str, str], last: set[str], sizes: list[str]
+) -> tuple[Constraint, ...]:
+    """Up to three constraints over the dimensions that may be cut, and parameters."""
+    scans = "ps" in of_dim.values()
+    cut = [n for n, k in of_dim.items() if n not in last and k != "ps" and not (scans and k == "pw")]
+    out = []
+    for _ in range(draw(st.integers(1, 3))):
+        used = draw(st.lists(st.sampled_from(cut), min_size=1, max_size=3, unique=True)) if cut else []
+        value = Affine.number(draw(st.integers(-2, 4)))
+        for k, name in enumerate(used):
+            value = value + Affine.of(name, draw(st.sampled_from((1, 1, 2) if k % 2 else (-1, -1, 1, -2))))
+        if draw(st.integers(0, 3)) == 0:
+            value = value + Affine.of(draw(st.sampled_from([*sizes, FACTOR.name])))
+        out.append(Constraint(value, draw(st.integers(0, 5)) == 0))
+    return tuple(out)
+
+
+def _bounded_index(draw: st.DrawFn, a: Access, domain: tuple[Constraint, ...]) -> Access:
+    """Sometimes with an index that only the domain keeps from being negative."""
+    if not a.index or draw(st.booleans()):
+        return a
+    return replace(a, index=(*a.index[:-1], draw(st.sampled_from(domain)).value))
 
 
 def _size(name: str) -> st.SearchStrategy[Size]:

@@ -45,6 +45,7 @@ from mdh_core.expr import (
     Call,
     Cast,
     Const,
+    Constraint,
     Declare,
     Expr,
     Function,
@@ -350,16 +351,17 @@ def _(n: Sizes, b: dict[str, Array]) -> None:
         b["O"][i, j, k] = 0.5 * sum(b["I"][i + d, j + e, k + f] for d, e, f in near)
 
 
+def _match(new: tuple[int, ...], old: tuple[int, ...]) -> tuple[int, int, float, int]:
+    weight, (name, year, zip_code) = 0.0, (p == q for p, q in zip(new[1:], old[1:], strict=True))
+    if name or zip_code:
+        weight = (7.5 if name else -3.125) + (4.25 if year else -2.625) + (5.375 if zip_code else -0.75)
+    return new[0], old[0], weight, (weight >= 5) + (weight >= 15)
+
+
 @reference("prl")
 def _(n: Sizes, b: dict[str, Array]) -> None:
-    def match(new: tuple[int, ...], old: tuple[int, ...]) -> tuple[int, int, float, int]:
-        weight, (name, year, zip_code) = 0.0, (p == q for p, q in zip(new[1:], old[1:], strict=True))
-        if name or zip_code:
-            weight = (7.5 if name else -3.125) + (4.25 if year else -2.625) + (5.375 if zip_code else -0.75)
-        return new[0], old[0], weight, (weight >= 5) + (weight >= 15)
-
     for i in range(n["NN"]):
-        matches = [match(b["N"][i], b["E"][j]) for j in range(n["NE"])]  # type: ignore[arg-type]
+        matches = [_match(b["N"][i], b["E"][j]) for j in range(n["NE"])]  # type: ignore[arg-type]
         b["M"][i] = min(matches, key=lambda m: (-m[2], m[1]))
 
 
@@ -455,6 +457,124 @@ def _(n: Sizes, b: dict[str, Array]) -> None:
 @reference("last_value")
 def _(n: Sizes, b: dict[str, Array]) -> None:
     b["s"][()] = b["A"].value.data[-1]
+
+
+@reference("syrk")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for i, j in box(n["N"], n["N"]):
+        if j <= i:
+            acc = sum(b["A"][i, k] * b["A"][j, k] for k in range(n["K"]))
+            b["C"][i, j] = 0.5 * acc + 0.5 * b["C"][i, j]
+
+
+@reference("syrk_t")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for i, j in box(n["N"], n["N"]):
+        if j <= i:
+            b["C"][i, j] += sum(b["A"][k, i] * b["A"][k, j] for k in range(n["K"]))
+
+
+@reference("trmm")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for i, j in box(n["M"], n["N"]):
+        b["C"][i, j] = b["B"][i, j] + sum(b["A"][k, i] * b["B"][k, j] for k in range(i + 1, n["M"]))
+
+
+@reference("band")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for i in range(n["N"]):
+        near = [k for k in range(n["N"]) if abs(k - i) <= n["W"]]
+        b["w"][i] = sum(b["M"][i, k - i + n["W"]] * b["v"][k] for k in near)
+
+
+@reference("causal_filter")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for i in range(n["N"]):
+        b["y"][i] = sum(b["h"][i - j] * b["x"][j] for j in range(i + 1))
+
+
+def _copied(name: str, inside: Callable[[int, int, Sizes], bool]) -> None:
+    def copy(n: Sizes, b: dict[str, Array]) -> None:
+        for i, j in box(n["N"], n.get("M", n["N"])):
+            if inside(i, j, n):
+                b["O"][i, j] = b["I"][i, j]
+
+    REFERENCES[name] = copy
+
+
+_copied("strict_upper", lambda i, j, n: j > i)
+_copied("trapezoid", lambda i, j, n: j <= 2 * i + 1 and i + j <= n["N"])
+_copied("strided_line", lambda i, j, n: 2 * i + j == n["T"])
+_copied("nothing", lambda i, j, n: False)
+
+
+@reference("polynomials")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for d in range(n["D"]):
+        b["O"][d] = sum(b["A"][i] * b["B"][j] for i, j in box(n["N"], n["M"]) if 2 * i + j == d)
+
+
+@reference("triangle3")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for i, j in box(n["N"], n["N"]):
+        if j <= i:
+            b["C"][i, j] = sum(b["A"][i, k] * b["B"][j, k] for k in range(j + 1))
+
+
+@reference("tetrahedron")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    b["s"][()] += sum(b["A"][i, j, k] for i, j, k in box(n["N"], n["N"], n["N"]) if i >= j >= k)
+
+
+@reference("earlier_maximum")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for i in range(1, n["N"]):
+        b["O"][i] = max(b["I"][j] for j in range(i))
+
+
+@reference("prl_earlier")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for i in range(1, n["NN"]):
+        matches = [_match(b["N"][i], b["N"][j]) for j in range(i)]  # type: ignore[arg-type]
+        b["M"][i] = min(matches, key=lambda m: (-m[2], m[1]))
+
+
+@reference("rows_of_triangle")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for i, j in box(n["N"], n["N"]):
+        total = 0.0
+        for t in range(n["J"] if j <= i else 0):
+            total += b["I"][i, j, t]
+            b["O"][i, j, t] = total
+
+
+@reference("if_large")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for i in range(n["N"] if n["N"] >= 3 else 0):
+        b["O"][i] = sum(b["I"][i, k] for k in range(n["K"]))
+
+
+@reference("point")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    b["O"][()] = b["I"][()] ** 2
+
+
+@reference("ell_spmv")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for i, k in box(n["I"], n["K"]):
+        b["y"][i] += b["v"][i, k] * b["x"][int(b["col"][i, k]) & 3]
+
+
+@reference("guarded_load")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for i in range(n["I"]):
+        b["y"][i] = b["x"][int(b["col"][i])] if b["col"][i] in (0, 1) else -1.0
+
+
+@reference("load_of_load")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for i in range(n["I"]):
+        b["y"][i] = b["x"][int(b["next"][int(b["col"][i]) & 1]) & 1]
 
 
 def test_every_row_has_a_reference() -> None:
@@ -628,6 +748,10 @@ def with_store(p: MdhProgram, *index: Affine, at_last: tuple[str, ...] = ()) -> 
     return replace(p, out=replace(p.out, stores=(store,)))
 
 
+def with_domain(p: MdhProgram, *values: Affine) -> MdhProgram:
+    return replace(p, hom=replace(p.hom, domain=tuple(map(Constraint, values))))
+
+
 def with_result(e: Expr) -> MdhProgram:
     hom = CATALOGUE["matvec"].hom
     return matvec_with(hom=replace(hom, scalar=replace(hom.scalar, results=(e,))))
@@ -649,10 +773,13 @@ WRONG: dict[str, MdhProgram] = {
     "one index per dimension": matvec_with(inp=InputView((Access("M", (I,)), Access("v", (K,))))),
     "index functions mention": with_store(MATVEC, K),
     "at_last names": with_store(MATVEC, I, at_last=("k",)),
+    "domains mention": with_domain(MATVEC, Affine.of("x")),
+    "domains leave scanned": with_domain(with_store(MATVEC, Affine.number(0), at_last=("i",)), I - K),
+    "what a scalar function loads": with_result(Load("w", (affine_expr(I),), FLOAT)),
     "something is stored": matvec_with(out=OutputView((None,), ())),
     "same components": matvec_with(out=replace(MATVEC.out, initial=())),
     "have the type of what they stand for": with_result(Binary("*", x(0), Operand(2, FLOAT), FLOAT)),
-    "scalar functions read operands": with_result(Load("v", (affine_expr(K),), FLOAT)),
+    "scalar functions, no results": with_result(Result(0, FLOAT)),
     "expressions mention what is known": with_result(Var("stranger", FLOAT)),
     "well typed": with_result(Binary("+", x(0), number(1, INT32), FLOAT)),
     "assigns to its own locals only": matvec_with(

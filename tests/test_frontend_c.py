@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from frontend_c.lexer import closing, statement_end, token_hash, tokens
+from frontend_c.math_functions import MATH
 from frontend_c.positions import Positions, pre_tokens
 from frontend_c.preprocess import CompileCommand, analysis_compiler, analysis_flags, find_compiler, preprocess
 from frontend_c.read import ReadResult, read
@@ -46,6 +47,7 @@ from mdh_core.expr import (
 )  # fmt: skip
 from mdh_core.interpreter import BufferValue
 from mdh_core.source import SourceFile, Span
+from mdh_lift.c_value import value
 
 ROOT = Path(__file__).parent.parent
 CORPUS = sorted((ROOT / "corpus").glob("*.c"))
@@ -129,7 +131,7 @@ def same(
         b.name: BufferValue(list(arrays[b.base.strip("&[0]")]), _extents(one, b, values, cells))
         for b in one.buffers
     }
-    params = {p.name: eval(p.value.replace("/", "//"), {}, values) for p in one.params}
+    params = {p.name: _value(p.value, values) for p in one.params}
     run_nest(one, params, data, {})
     ctypes.CDLL(str(lib)).f(*args)
     for b in one.buffers:
@@ -139,11 +141,16 @@ def same(
 
 
 def _extents(one: LoopNest, b: object, values: dict[str, float], cells: int) -> tuple[int, ...]:
-    named = {p.name: eval(p.value.replace("/", "//"), {}, dict(values)) for p in one.params}
+    named = {p.name: _value(p.value, values) for p in one.params}
     inner = [e.evaluate(named) if e is not None else 0 for e in b.extents]
     if inner:
         inner[0] = cells // max(1, math.prod(inner[1:]))
     return tuple(inner)
+
+
+def _value(text: str, values: dict[str, float]) -> float | int:
+    """The value of a parameter's C text."""
+    return values[text] if text in values else value(text, {n: int(v) for n, v in values.items()})
 
 
 def _bits(v: float) -> float | str:
@@ -213,6 +220,153 @@ LOOPS = [
 @pytest.mark.parametrize("loop", LOOPS, ids=range(len(LOOPS)))
 def test_loops(tmp_path, loop):
     same(tmp_path, "int *y, int n", f"#pragma mdh\n{loop}", n=7)
+
+
+# counters and pointers that move along, loops without a head of the usual form
+WALKS = [
+    ("int *y, int n", "{ int i = 0; while (i < n) { y[i] = i; i++; } }"),
+    ("int *y, int n", "{ int i = 0; while (i < n) { y[i] = i; ++i; y[i + 20] = i; } }"),
+    ("int *y, int n", "{ int i = n; while (i-- > 0) y[i] = i; }"),
+    ("int *y, int n", "{ int i = n; while (--i >= 0) y[i] = i; }"),
+    ("int *y, int n", "for (int i = n; i-- > 0;) y[i] = i;"),
+    ("int *y, int n", "for (unsigned i = n; i-- > 0;) y[i] = i;"),
+    ("int *y, int n", "for (size_t i = n; i--;) y[i] = i;"),
+    ("int *y, int n", "for (int i = n; i--; ) y[i] += i;"),
+    ("int *y, int n", "for (int i = n; --i;) y[i] += i;"),
+    ("int *y, int n", "{ int i = 0; do { y[i] = i; } while (++i < n); }"),
+    ("int *y, int n", "{ int i = 0; do { y[i] = i; i += 2; } while (i < n); }"),
+    ("int *y, int n", "for (int i = 0; i + 2 < n; i++) y[i] = i;"),
+    ("int *y, int n", "for (int i = 0, j = 3; i < n; i++, j += 2) y[j] = i + j;"),
+    ("int *y, int n", "for (int i = 0, j = n; i < n; i++) { j--; y[j] = i; }"),
+    (
+        "int *y, int n, int m",
+        "{ int k = 0; for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) y[k++] = 10 * i + j; }",
+    ),
+    (
+        "int *y, int n, int m",
+        "{ int k = 0; for (int i = 0; i < n; i++) { for (int j = 0; j < m; j++) y[k++] = 10 * i + j; k += 2; } y[k] = 7; }",
+    ),
+    ("int *y, int n, const int *x", "for (int i = 0; i < n; i++) *y++ = *x++;"),
+    ("int *y, int n, const int *x", "for (int i = 0; i < n; i++) { *y = x[2] + *x; y += 2; x++; }"),
+    (
+        "int *y, int n, const int *x",
+        "for (int i = 0; i < n; i++) { const int *p = x + i; int *q = &y[i]; q[0] = p[1] - *p; }",
+    ),
+    (
+        "int *y, int n, const int *x",
+        "for (int i = 0; i < n; i += 2) { y[0] = x[0]; y[1] = x[1]; y += 2; x += 2; }",
+    ),
+    ("int *y, int n, const int *x", "{ int k = n; while (k--) *y++ = *x++ * 2; }"),
+    ("int *y, int n, const int *x", "{ const int *p; for (p = x; p < x + n; p++) *y++ = *p; }"),
+    (
+        "int *y, int n, const int *x",
+        "{ const int *e = x + n; for (const int *p = x; p != e; ++p) *y++ = *p; }",
+    ),
+    (
+        "int *y, int n, const int *x",
+        "{ int i; for (i = 0; i < n - 3; i += 4) { y[i] = x[i]; y[i+1] = x[i+1]; y[i+2]=x[i+2]; y[i+3]=x[i+3]; } for (; i < n; i++) y[i] = x[i]; }",
+    ),
+    ("int *y, int n, const int *x", "{ int i; for (i = 0; i < n; i++) y[i] = 0; y[i] = i; }"),
+    (
+        "int *y, int n, int s, const int *x",
+        "{ int ix = 0; for (int i = 0; i < n; i++) { y[i] = x[ix]; ix += s; } }",
+    ),
+    (
+        "int *y, int n, int s, const int *x",
+        "{ int ix = (s < 0) ? (1 - n) * s : 0; for (int i = 0; i < n; i++) { y[i] = x[ix]; ix += s; } }",
+    ),
+    ("int *y, int n, const int *x", "for (int i = 0; i < n; i++) { y[i] = 1; i += 1; }"),
+    (
+        "int *y, int n",
+        "for (int i = 0; i < n; i++) { int *row = y + 5 * i; for (int j = 0; j < 5; j++) row[j] = j; }",
+    ),
+    (
+        "int *y, int n",
+        "for (int i = 0; i < n; i++) { int *row = y + 5 * i; for (int j = 0; j < 5; j++) *row++ = j; }",
+    ),
+    (
+        "int n, int A[][8]",
+        "for (int i = 0; i < n; i++) { int *row = A[i]; for (int j = 0; j < 8; j++) row[j] = j; }",
+    ),
+    (
+        "int n, int A[][8]",
+        "for (int i = 0; i < n; i++) { int *row = &A[i][2]; for (int j = 0; j < 6; j++) row[j] = j; }",
+    ),
+    (
+        "int n, int A[][8]",
+        "{ int (*r)[8] = A; for (int i = 0; i < n; i++, r++) for (int j = 0; j < 8; j++) (*r)[j] = j; }",
+    ),
+    ("unsigned char *y, size_t n", "for (size_t i = 0; i < n; i++) y[i] = i;"),
+    ("unsigned char *y, int n", "for (size_t i = 0; i < n; i++) y[i] = i;"),
+    ("int *y, unsigned n", "for (unsigned i = 0; i < n - 1; i++) y[i] = i;"),
+    ("int *y, unsigned n", "for (unsigned i = 0; i != n; i++) y[i] = i;"),
+    ("int *y, unsigned n", "for (unsigned i = n - 1; i >= 1; i--) y[i] = i;"),
+    ("int *y, int n", "{ int i = 0, s = 0; while (i < n) { s += y[i]; i++; } y[0] = s; }"),
+    (
+        "int *y, int n",
+        "for (int i = 0; i < n; i++) { int k = 0, s = 0; while (k < 3) { s += y[k]; k++; } y[i + 9] = s; }",
+    ),
+    ("int *y, int n, const int *x", "for (int i = 0; i < n; i++) y[i] = x[x[i] % 8];"),
+    ("int *y, int n, const int *x", "for (int i = 0; i < n; i++) y[x[i] % 8] += 1;"),
+    (
+        "int *y, int n, const int *x",
+        "{ int i = 2; for (; i < n; i++) *y++ = i; while (i < 10) { y[i] = 3; i += 2; } }",
+    ),
+    ("int *y, int n", "{ int i = 0, j = 9; for (; i < n; ++i, --j) { y[i] = j; } y[20] = i; y[21] = j; }"),
+    ("int *y, int n, const int *x", "for (int i = 0; i < n; i++) { y[0] = *x++; *++y = 1; y++; }"),
+    (
+        "int *y, int n, int m",
+        "for (int i = 0; i < m; i++) { int *p = y + i * n; int k = n; do *p++ = i; while (--k); }",
+    ),
+    (
+        "int *y, int n, int m",
+        "for (int i = 0; i < m; i++) { int *p = y; for (int j = 0; j < n; j++, p += m) *p += i; y++; }",
+    ),
+    ("int *y, int n, const int *x", "{ const int *p = x, *q = x + n; while (p < q) *y++ = *--q; }"),
+]
+
+
+@pytest.mark.parametrize(("signature", "loop"), WALKS, ids=range(len(WALKS)))
+def test_walks(tmp_path, signature, loop):
+    same(tmp_path, signature, f"#pragma mdh\n{loop}", n=7, m=3, s=3)
+
+
+def test_the_end_of_a_walk_may_be_a_parameter():
+    code = """
+float total(const float *p, const float *end)
+{
+    float s = 0;
+#pragma mdh
+    for (; p != end; ++p)
+        s += *p;
+    return s;
+}
+"""
+    one = nest(code)
+    (loop,) = one.body
+    assert [(p.name, p.value) for p in one.params] == [("mdh_p0", "(end) - (p)")]
+    assert str(loop.lower.value) == "0" and loop.upper == Var("mdh_p0", INT64)
+    assert loop.body[0].value.b == Load("p", (Var(loop.iterator, INT64),), FLOAT)
+
+
+def test_values_after_the_nest():
+    code = """
+int last(int *y, const int *x, int n)
+{
+    int k = 1, i;
+#pragma mdh
+    for (i = 0; i < n; i++) {
+        y[k] = x[i];
+        k += 2;
+    }
+    return k + i;
+}
+"""
+    one = nest(code)
+    assert [(s.name, s.live_after) for s in one.scalars] == [("k", True)]
+    last = one.body[1]
+    assert isinstance(last, Assign) and last.target == Var("k", INT32)
+    assert one.directive.assume == ("n >= 0",)
 
 
 @pytest.mark.parametrize(
@@ -326,9 +480,8 @@ void f(struct rec *out, const struct rec *in, int n, struct rec z)
     }
 }
 """
-    result = read_text(code)
-    assert [d.code for r in result.refused for d in r.diagnostics] == ["MDH006"]  # (in + i)->w
-    one = nest(code.replace("(in + i)->w", "in[i].w"))
+    one = nest(code)
+    assert one.body == nest(code.replace("(in + i)->w", "in[i].w")).body
     record = RecordType("struct rec", (("w", FLOAT), ("id", INT32)))
     first = one.body[0].body[0]
     assert isinstance(first.value, MakeRecord) and first.type == record
@@ -872,7 +1025,7 @@ def _well_formed(one: LoopNest, data: bytes) -> None:
             if isinstance(n, Binary) and n.op not in ("<<", ">>", "&&", "||"):
                 assert n.a.type == n.b.type, n
             if isinstance(n, Call) and n.function not in functions:
-                assert n.function in ("fmin", "fmax", "sqrt", "fabs", "fmaxf", "fminf", "sqrtf", "fabsf"), n
+                assert n.function in MATH, n
 
     def visit(body):
         for s in body:

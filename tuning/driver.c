@@ -8,6 +8,9 @@
      set KEY VALUE                   see `struct spec`
      p NAME VALUE                    value of a parameter (others come from the generator)
      c NAME COUNT                    elements of an array
+     d NAME STEP                     elements from one diagonal element of an array to the next
+     b NAME BOUND                    an array of indices: values from 0 to BOUND - 1, at random
+     a NAME BOUND                    the same, ascending
      end
    Results are JSON lines on descriptor FD, so that printing cannot forge them.  The last line is {"done":1}. */
 #define _GNU_SOURCE
@@ -28,7 +31,7 @@ extern void omp_set_num_threads(int) __attribute__((weak));
 
 enum { MAX_ARGS = 256, CANARY = 0xA5, POISON = 0xCD };
 enum role { PARAM, ARRAY, SCALAR, ITERATOR };
-enum data { EXACT, REAL, EXACT_PRODUCT, REAL_PRODUCT, POSITIVE };
+enum data { EXACT, REAL, EXACT_PRODUCT, REAL_PRODUCT, POSITIVE, DOMINANT };
 enum which { ORIGINAL = 1, CANDIDATE = 2 };
 
 struct spec {
@@ -43,7 +46,8 @@ struct spec {
     double budget, hard;      /* seconds: enough with min_rounds; enough in any case */
     double limit;             /* seconds: a candidate slower than this is cut off */
     char value[MAX_ARGS][64]; /* text of a given parameter */
-    unsigned long count[MAX_ARGS];
+    unsigned long count[MAX_ARGS], diagonal[MAX_ARGS], below[MAX_ARGS];
+    int ascending[MAX_ARGS];
 };
 
 struct region {
@@ -163,8 +167,21 @@ static double real_value(uint64_t h, int data)
     case REAL_PRODUCT: return (h & 1 ? -1 : 1) * (0.75 + unit / 2);
     case EXACT_PRODUCT: return h % 16 == 0 ? 2 : h % 16 == 1 ? 0.5 : h & 16 ? -1 : 1;
     case POSITIVE: return (double)(1 + h % 3);
+    case DOMINANT: return 0.5 + unit;
     default: return (double)(h % 5) - 2;
     }
+}
+
+/* Well conditioned data for nests that divide and take roots: the diagonal of a matrix exceeds the sums of its rows
+   and columns, the elements of a vector add up to less than one, and nothing but the rest of a matrix is negative. */
+static double dominant_value(uint64_t h, int a, size_t e)
+{
+    double unit = real_value(h, DOMINANT) - 0.5;
+    if (mdh_args[a].role != ARRAY)
+        return 0.5 + unit;
+    if (spec.diagonal[a] == 0)
+        return (0.25 + unit / 2) / (double)(spec.count[a] ? spec.count[a] : 1);
+    return e % spec.diagonal[a] ? 2 * unit - 1 : (double)spec.diagonal[a] + 1 + unit;
 }
 
 static int64_t integer_value(uint64_t h, int data, int is_signed)
@@ -173,7 +190,8 @@ static int64_t integer_value(uint64_t h, int data, int is_signed)
     case REAL: return is_signed ? (int64_t)(h % 201) - 100 : (int64_t)(h % 251);
     case REAL_PRODUCT:
     case EXACT_PRODUCT: return h % 16 == 0 ? 2 : is_signed && h & 16 ? -1 : 1;
-    case POSITIVE: return (int64_t)(1 + h % 3);
+    case POSITIVE:
+    case DOMINANT: return (int64_t)(1 + h % 3);
     default: return is_signed ? (int64_t)(h % 7) - 3 : (int64_t)(h % 8);
     }
 }
@@ -201,11 +219,15 @@ static double get_real(const char *p, int bits)
     return memcpy(&d, p, 8), d;
 }
 
-static void put_value(char *p, const struct mdh_field *f, uint64_t h, int data, int absolute)
+static void put_value(char *p, const struct mdh_field *f, uint64_t h, int data, int absolute, int a, size_t e)
 {
     double v;
-    if (f->kind == 0)
-        v = real_value(h, data), put_real(p, f->bits, absolute ? fabs(v) : v);
+    if (f->kind == 0) {
+        v = data == DOMINANT ? dominant_value(h, a, e) : real_value(h, data);
+        put_real(p, f->bits, absolute ? fabs(v) : v);
+    } else if (spec.below[a])
+        put_integer(p, f->bits, (int64_t)(spec.ascending[a]
+            ? (double)e / (double)spec.count[a] * (double)spec.below[a] : (double)(h % spec.below[a])));
     else if (f->kind == 3)
         *p = (char)(h >> 13 & 1);
     else
@@ -243,7 +265,7 @@ static void fill(struct copy *c, int a, int absolute)
     for (int f = 0; f < arg->fields; f++) {
         uint64_t base = mix(mix(spec.seed * 1021 + (uint64_t)a) + (uint64_t)f);
         for (size_t e = 0; e < n; e++)
-            put_value(p + e * arg->size + arg->field[f].offset, &arg->field[f], mix(base + e), data, absolute);
+            put_value(p + e * arg->size + arg->field[f].offset, &arg->field[f], mix(base + e), data, absolute, a, e);
     }
 }
 
@@ -277,12 +299,24 @@ static void phase(const char *name)
 /* ------------------------------------------------------------------ comparing */
 
 struct verdict {
-    unsigned long mismatches;
+    unsigned long mismatches, undetermined;
     int arg, field;
     size_t index;
     double got, expected, tolerance;
     int64_t got_integer, expected_integer;
     double max_abs, max_rel, max_ulp;
+};
+
+/* What the original gives besides its result, to tell how far roundings may reach. */
+struct reach {
+    struct copy absolute;   /* on absolute values */
+    struct copy up, down;   /* rounding upward, downward */
+    double start[MAX_ARGS]; /* largest magnitude of an argument before the nest */
+};
+
+/* Of one floating-point field of one argument. */
+struct scale {
+    double norm, amplified; /* largest magnitude; the largest share of a tolerance that roundings of the original use */
 };
 
 static int64_t ordered(double v, int bits)
@@ -310,31 +344,100 @@ static void note(struct verdict *v, int a, int f, size_t e, double got, double e
     }
 }
 
-/* |got - expected| <= 4 eps (length + 8) scale, with scale = max(|expected|, |the nest on absolute values|). */
-static double tolerance_of(int bits, double expected, double absolute)
+/* Rounding errors come to about 4 eps (length + 8) scale, with scale the largest of |expected|, |the nest on
+   absolute values| and the magnitudes in the array before and after the nest. */
+static double usual_error(int bits, double scale)
 {
-    double scale = fabs(expected) > fabs(absolute) ? fabs(expected) : fabs(absolute);
     return 4 * (bits == 32 ? (double)FLT_EPSILON : DBL_EPSILON) * (spec.length + 8) * scale;
 }
 
-static void compare_real(struct verdict *v, int a, int f, size_t e, const char *want, const char *have, const char *abs)
+static double real_at(const struct copy *c, int a, size_t at, int bits)
+{
+    return get_real((const char *)c->slot[a] + at, bits);
+}
+
+static double larger(double a, double b)
+{
+    return isfinite(b) && b > a ? b : a;
+}
+
+static double scale_at(const struct reach *r, const struct scale *s, int a, size_t at, int bits, double w)
+{
+    return larger(larger(s->norm, fabs(w)), fabs(real_at(&r->absolute, a, at, bits)));
+}
+
+/* How far the result moves with the rounding mode; not finite where even its kind (finite, NaN, sign) does. */
+static double spread_at(const struct reach *r, int a, size_t at, int bits, double w)
+{
+    double up = real_at(&r->up, a, at, bits), down = real_at(&r->down, a, at, bits);
+    if (!isfinite(w))
+        return (isnan(w) ? isnan(up) && isnan(down) : up == w && down == w) ? 0 : INFINITY;
+    return isfinite(up) && isfinite(down) ? fmax(fabs(up - w), fabs(down - w)) : INFINITY;
+}
+
+/* A result that moves by more than this share of its scale is not determined by the nest and its input. */
+static double determined(int bits, double scale)
+{
+    return (bits == 32 ? 1e-2 : 1e-4) * scale;
+}
+
+static struct scale scale_of(int a, int f, const struct copy *want, const struct reach *r)
+{
+    const struct mdh_arg *arg = &mdh_args[a];
+    struct scale s = {r->start[a], 0};
+    size_t n = arg->role == ARRAY ? spec.count[a] : 1;
+    int bits = arg->field[f].bits;
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t e = 0; e < n; e++) {
+            size_t at = e * arg->size + arg->field[f].offset;
+            double w = real_at(want, a, at, bits), scale, spread;
+            if (pass == 0) {
+                s.norm = larger(s.norm, fabs(w));
+                continue;
+            }
+            scale = scale_at(r, &s, a, at, bits, w), spread = spread_at(r, a, at, bits, w);
+            if (scale > 0 && spread <= determined(bits, scale))
+                s.amplified = fmax(s.amplified, spread / usual_error(bits, scale));
+        }
+    return s;
+}
+
+/* The largest difference from the expected value that roundings explain; negative where it is not determined. */
+static double tolerance_of(const struct reach *r, const struct scale *s, int a, size_t at, int bits, double w)
+{
+    double scale = scale_at(r, s, a, at, bits, w), spread = spread_at(r, a, at, bits, w), usual;
+    if (!(spread <= determined(bits, scale)))
+        return spread == 0 ? 0 : -1;
+    usual = usual_error(bits, scale) * fmax(1, 4 * s->amplified);
+    return fmax(fmin(usual, fmax(usual_error(bits, scale), determined(bits, scale) / 10)), 8 * spread);
+}
+
+static void compare_real(struct verdict *v, int a, int f, size_t e, const char *want, const char *have,
+                         const struct reach *r, const struct scale *s)
 {
     int bits = mdh_args[a].field[f].bits;
+    size_t at = e * mdh_args[a].size + mdh_args[a].field[f].offset;
     double w = get_real(want, bits), h = get_real(have, bits), tolerance = 0, difference, ulp;
     if (memcmp(want, have, bits / 8) == 0 || (isnan(w) && isnan(h)))
         return;
     if (!spec.bitwise && w == h)
         return;
     difference = fabs(w - h);
+    if (r) {
+        tolerance = tolerance_of(r, s, a, at, bits, w);
+        if (tolerance < 0) {
+            v->undetermined++;
+            return;
+        }
+    }
     if (isfinite(w) && isfinite(h)) {
         ulp = fabs((double)ordered(w, bits) - (double)ordered(h, bits));
         v->max_abs = fmax(v->max_abs, difference);
         v->max_ulp = fmax(v->max_ulp, ulp);
         if (w != 0)
             v->max_rel = fmax(v->max_rel, difference / fabs(w));
-        if (abs && !spec.bitwise)
-            tolerance = tolerance_of(bits, w, get_real(abs, bits));
-    }
+    } else
+        tolerance = 0;
     if (!(difference <= tolerance))
         note(v, a, f, e, h, w, tolerance);
 }
@@ -351,21 +454,45 @@ static void compare_integer(struct verdict *v, int a, int f, size_t e, const cha
     note(v, a, f, e, NAN, NAN, 0);
 }
 
-static void compare(struct verdict *v, int a, const struct copy *want, const struct copy *have, const struct copy *abs)
+static void compare(struct verdict *v, int a, const struct copy *want, const struct copy *have, const struct reach *r)
 {
     const struct mdh_arg *arg = &mdh_args[a];
     size_t n = arg->role == ARRAY ? spec.count[a] : 1;
     const char *w = want->slot[a], *h = have->slot[a];
     if (arg->role == PARAM || memcmp(w, h, n * arg->size) == 0)
         return;
-    for (size_t e = 0; e < n; e++)
-        for (int f = 0; f < arg->fields; f++) {
+    for (int f = 0; f < arg->fields; f++) {
+        struct scale s = {0, 0};
+        if (r && arg->field[f].kind == 0)
+            s = scale_of(a, f, want, r);
+        for (size_t e = 0; e < n; e++) {
             size_t at = e * arg->size + arg->field[f].offset;
             if (arg->field[f].kind == 0)
-                compare_real(v, a, f, e, w + at, h + at, abs ? (const char *)abs->slot[a] + at : NULL);
+                compare_real(v, a, f, e, w + at, h + at, r, &s);
             else
                 compare_integer(v, a, f, e, w + at, h + at);
         }
+    }
+}
+
+/* The original once more: on absolute values, and with other rounding modes. */
+static void run_again(struct reach *r)
+{
+    allocate(&r->absolute), fill_all(&r->absolute, 1);
+    for (int a = 0; a < mdh_arg_count; a++) {
+        size_t n = mdh_args[a].role == ARRAY ? spec.count[a] : 1;
+        r->start[a] = 0;
+        for (int f = 0; f < mdh_args[a].fields; f++)
+            for (size_t e = 0; mdh_args[a].field[f].kind == 0 && (mdh_args[a].flags & 2) && e < n; e++)
+                r->start[a] = larger(r->start[a], fabs(real_at(&r->absolute, a,
+                    e * mdh_args[a].size + mdh_args[a].field[f].offset, mdh_args[a].field[f].bits)));
+    }
+    call(&r->absolute, ORIGINAL);
+    allocate(&r->up), fill_all(&r->up, 0);
+    fesetround(FE_UPWARD), call(&r->up, ORIGINAL);
+    allocate(&r->down), fill_all(&r->down, 0);
+    fesetround(FE_DOWNWARD), call(&r->down, ORIGINAL);
+    fesetround(FE_TONEAREST);
 }
 
 static void put_json_number(double v)
@@ -401,9 +528,10 @@ static const char *damaged(const struct copy *c)
 
 static void verify_case(void)
 {
-    static struct copy want, have, absolute;
+    static struct copy want, have;
+    static struct reach reach;
     struct verdict v;
-    int inexact, handled;
+    int inexact, rounded, handled;
     memset(&v, 0, sizeof v);
     allocate(&want), fill_all(&want, 0);
     allocate(&have), fill_all(&have, 0);
@@ -412,18 +540,20 @@ static void verify_case(void)
     feclearexcept(FE_ALL_EXCEPT);
     call(&want, ORIGINAL);
     inexact = fetestexcept(FE_INEXACT) != 0; /* nothing was rounded: any order gives the same values */
-    if (inexact && !spec.bitwise)
-        allocate(&absolute), fill_all(&absolute, 1), call(&absolute, ORIGINAL);
+    rounded = inexact && !spec.bitwise;
+    if (rounded)
+        run_again(&reach);
     set_threads(spec.threads);
     phase("candidate");
     handled = call(&have, CANDIDATE);
     phase("compare");
     for (int a = 0; a < mdh_arg_count; a++)
-        compare(&v, a, &want, &have, inexact && !spec.bitwise ? &absolute : NULL);
-    dprintf(out, "{\"verify\":%ld,\"handled\":%d,\"inexact\":%d,\"mismatches\":%lu,\"damaged\":\"%s\","
-            "\"original_damaged\":\"%s\",\"max_abs\":%.17g,\"max_rel\":%.17g,\"max_ulp\":%.17g",
-            spec.id, handled != 0, inexact, v.mismatches, damaged(&have), damaged(&want), v.max_abs, v.max_rel,
-            v.max_ulp);
+        compare(&v, a, &want, &have, rounded ? &reach : NULL);
+    dprintf(out, "{\"verify\":%ld,\"handled\":%d,\"inexact\":%d,\"mismatches\":%lu,\"undetermined\":%lu,"
+            "\"damaged\":\"%s\",\"original_damaged\":\"%s\",\"max_abs\":%.17g,\"max_rel\":%.17g,"
+            "\"max_ulp\":%.17g",
+            spec.id, handled != 0, inexact, v.mismatches, v.undetermined, damaged(&have), damaged(&want), v.max_abs,
+            v.max_rel, v.max_ulp);
     if (v.mismatches)
         report_mismatch(&v);
     dprintf(out, "}\n");
@@ -432,8 +562,8 @@ static void verify_case(void)
         _exit(0);
     }
     release(&want), release(&have);
-    if (inexact && !spec.bitwise)
-        release(&absolute);
+    if (rounded)
+        release(&reach.absolute), release(&reach.up), release(&reach.down);
 }
 
 /* ------------------------------------------------------------------ measuring */
@@ -634,6 +764,11 @@ static void line_of_spec(const char *line)
     else if (!strcmp(word, "set") && n == 3) set(a, b);
     else if (!strcmp(word, "p") && n == 3) snprintf(spec.value[find(a)], 64, "%.63s", b);
     else if (!strcmp(word, "c") && n == 3) spec.count[find(a)] = strtoul(b, NULL, 10);
+    else if (!strcmp(word, "d") && n == 3) spec.diagonal[find(a)] = strtoul(b, NULL, 10);
+    else if ((!strcmp(word, "b") || !strcmp(word, "a")) && n == 3) {
+        spec.below[find(a)] = strtoul(b, NULL, 10);
+        spec.ascending[find(a)] = word[0] == 'a';
+    }
     else if (!strcmp(word, "end")) {
         if (!strcmp(spec.mode, "verify"))
             verify_case();

@@ -79,10 +79,20 @@ Arg = ScalarArg | ArrayArg | OuterScalarArg | IteratorArg | DerivedArg
 
 
 @dataclass(frozen=True, slots=True)
+class IndexData:
+    """Values that are used as indices: from 0 to ``below - 1``, at random or ``ascending``."""
+
+    below: int
+    ascending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Subject:
     """A nest, its file and its arguments (in an order in which later ones may use earlier ones).
 
     counts      elements of each array for given sizes; None where the sizes make no sense together
+    diagonals   of matrices: elements from one diagonal element to the next
+    indices     of arrays whose values are used as indices
     length      of the longest chain of combined values, for the floating-point tolerance
     prelude     C statements at the start of both functions, for names that are no argument
     """
@@ -95,6 +105,8 @@ class Subject:
     args: tuple[Arg, ...]
     counts: Callable[[Sizes], Mapping[str, int] | None] = field(compare=False)
     length: Callable[[Sizes], int] = field(default=lambda sizes: max(1, *sizes.values(), 1), compare=False)
+    diagonals: Callable[[Sizes], Mapping[str, int]] = field(default=lambda sizes: {}, compare=False)
+    indices: Callable[[Sizes], Mapping[str, IndexData]] = field(default=lambda sizes: {}, compare=False)
     prelude: str = ""
     directory: str = ""  # of the file, for its `#include "..."`; empty: that of ``path``
 

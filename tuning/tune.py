@@ -33,7 +33,7 @@ from tuning.runner import (
 from tuning.search import DEFAULT_STRATEGY, Budget, Evaluation, SearchResult, first_choice, search
 from tuning.space import Estimate
 from tuning.store import Context, Record, Store, canonical
-from tuning.verify import Case, VerifySummary, verify
+from tuning.verify import EXACT_DATA, Case, VerifySummary, verify
 
 MakeCandidate = Callable[[Point], Candidate]
 Tell = Callable[[Evaluation], None]
@@ -148,7 +148,7 @@ def reference(
 
 
 def _exact_data(settings: Settings) -> str:
-    return {"sum": "exact", "product": "exact_product", "positive": "positive"}[settings.style]
+    return EXACT_DATA[settings.style]
 
 
 # --------------------------------------------------------------------------- one candidate
@@ -261,7 +261,7 @@ class _Tuner:
 
     def _check(self, program: str, cases: Sequence[Case]) -> Outcome:
         """Whether the cases compare equal; declining is no fault at a small size."""
-        allowed = 5.0 + 2 * self.original.process_seconds + 8 * self.original.seconds
+        allowed = 5.0 + 2 * self.original.process_seconds + 12 * self.original.seconds
         seconds = min(self.bench.limits.run_seconds, allowed)
         return verify(self.bench, self.subject, program, cases, seconds=seconds).outcome
 

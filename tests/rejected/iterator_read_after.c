@@ -1,10 +1,12 @@
-void f(float *y, int n)
+/* Without a first row there is no last column. */
+void f(float *y, int m, int n)
 {
-    int i;
+    int j;
 #pragma mdh
     {
-        for (i = 0; i < n; i++)
-            y[i] = 0;
-        y[0] = i; //! MDH210
+        for (int i = 0; i < m; i++)
+            for (j = 0; j < n; j++)
+                y[i * n + j] = 0;
+        y[0] = j; //! MDH210
     }
 }

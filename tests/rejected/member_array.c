@@ -1,11 +1,12 @@
-struct vector {
+/* The pointer is read anew for each store, and stores of characters may change it. */
+struct image {
     int n;
-    float *at;
+    unsigned char *at;
 };
 
-void f(struct vector *v, float a)
+void f(struct image *v)
 {
 #pragma mdh
-    for (int i = 0; i < 8; i++)
-        v->at[i] *= a; //! MDH006
+    for (int i = 0; i < 8; i++) //! MDH006
+        v->at[i] = 0;
 }

@@ -1,3 +1,4 @@
+/* The counter does not step by a constant. */
 void f(float *y, int n)
 {
     int i = 0;
@@ -5,7 +6,7 @@ void f(float *y, int n)
     {
         while (i < n) { //! MDH210
             y[i] = 0;
-            i++;
+            i = 2 * i + 1;
         }
     }
 }

@@ -1,0 +1,1 @@
+"""The Python front end: functions over NumPy arrays -> ``LoopNest``."""

@@ -1,0 +1,437 @@
+"""Loops rewritten so that more of them can be lifted: distribution, expansion, wavefronts, splitting.
+
+    distribute   for i: { S; T; }            ->  for i: S;  for i: T;
+    expand       for i: { t = e; for j: u(t) } ->  for i: { T[i] = e; for j: u(T[i]) }
+    wavefront    for i: for j: S(i, j)       ->  for w: for i: if (0 <= w - 2*i < m) S(i, w - 2*i)
+    split        for i: S(i)                 ->  for i < e: S(i);  S(e);  for i > e: S(i)
+    as_scalar    for i: { for k: s += ... }  ->  for i: { while (k < ...) s += ... }
+
+Each function returns None where the rewriting does not apply or would not keep the meaning.  All keep
+the order of dependent statements, so that what comes out, run as plain loops, is the nest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+
+from lifter.loop_nest import Loop, NestStmt
+from lifter.normalise import Axis, NormalNest, assigned_scalars
+from lifter.order import components, depends, leaves_of, same_cell, why_not_reorder
+from lifter.polyhedral import satisfiable
+from lifter.trees import (
+    Body,
+    Inwards,
+    declarations,
+    exposed,
+    has_loop,
+    leaves,
+    map_tree,
+    mentioned,
+    select,
+    stored_buffers,
+    without_loops,
+)
+from mdh_core.expr import (
+    INT32,
+    INT64,
+    Affine,
+    Assign,
+    Binary,
+    Cast,
+    Const,
+    Constraint,
+    Declare,
+    Expr,
+    Load,
+    Return,
+    ScalarType,
+    Stmt,
+    Type,
+    Var,
+    affine_expr,
+    rewrite,
+)
+from mdh_core.ir import Buffer
+
+MAX_BAND = 3  # loops of a wavefront
+MAX_WEIGHT = 2
+
+# --------------------------------------------------------------------------- distribution
+
+
+def distribute(loop: Loop, normal: NormalNest) -> list[list[int]] | None:
+    """Groups of leaves that may run as loops of their own, in execution order; None for one group."""
+    found = leaves_of(normal.body)
+    nodes = list(leaves((loop,)))
+    edges: set[tuple[int, int]] = set()
+    for a in found:
+        for b in found:
+            if a.number != b.number and depends(normal, a, b):
+                edges.add((a.number, b.number))
+    names = [mentioned((s,)) for s in nodes]
+    assigned = [assigned_scalars((s,)) for s in nodes]
+    for p in range(len(nodes)):
+        for q in range(p + 1, len(nodes)):
+            if assigned[p] & names[q] or assigned[q] & names[p]:
+                edges |= {(p, q), (q, p)}
+    groups = components(len(nodes), edges)
+    empty = {k for k, s in enumerate(nodes) if isinstance(s, Declare) and s.value is None}
+    groups = [g for g in groups if not set(g) <= empty]
+    if len(groups) < 2:
+        return None
+    return [sorted({*g, *(k for k in empty if _declares(nodes[k], names, g))}) for g in groups]
+
+
+def _declares(s: NestStmt, names: list[set[str]], group: list[int]) -> bool:
+    return isinstance(s, Declare) and any(s.name in names[k] for k in group)
+
+
+def part(loop: Loop, group: Sequence[int]) -> Loop:
+    """The loop with these leaves alone."""
+    (out,) = select((loop,), set(group))
+    assert isinstance(out, Loop)
+    return out
+
+
+# --------------------------------------------------------------------------- expansion
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """``names``: each scalar and the array that takes its place."""
+
+    loop: Loop
+    buffers: tuple[Buffer, ...]
+    names: tuple[tuple[str, str], ...]
+
+
+def expand(
+    loop: Loop, normal: NormalNest, types: dict[str, Type], outside: set[str], taken: set[str],
+    bound: Expander, only: frozenset[str] | None = None,
+) -> Expanded | None:  # fmt: skip
+    """Scalars that every iteration sets before it uses them, and that several leaves share, as arrays.
+
+    ``outside``: names whose values are read elsewhere; ``bound``: extents over parameters alone;
+    ``only``: those to expand, None for all.
+    """
+    nodes = list(leaves((loop,)))
+    paths = list(_paths(loop.body, (loop,)))
+    body: Body = (loop,)
+    buffers = []
+    names: list[tuple[str, str]] = []
+    shared = {n for s in nodes for n in assigned_scalars((s,))}
+    shared |= {s.name for s in nodes if isinstance(s, Declare)}
+    for name in sorted(shared):
+        users = [k for k, s in enumerate(nodes) if name in mentioned((s,)) | _declared_by(s)]
+        using = [k for k in users if not _is_bare(nodes[k])]
+        if len(using) < 2 or name in outside or (only is not None and name not in only):
+            continue
+        common = _common([paths[k] for k in users])
+        if name in exposed(common[-1].body):
+            continue
+        t = types.get(name)
+        axes = [normal.axes[x.iterator] for x in common]
+        extents = [bound.extent(a) for a in axes]
+        if t is None or any(e is None for e in extents):
+            continue
+        new = f"{name}_x"
+        while new in taken:
+            new += "x"
+        names.append((name, new))
+        buffers.append(Buffer(new, t, tuple(e for e in extents if e is not None), distinct=True))
+        cell = Load(new, tuple(_position(x, a) for x, a in zip(common, axes, strict=True)), t)
+        body = _as_cell(body, name, cell)
+    if not buffers:
+        return None
+    (out,) = body
+    assert isinstance(out, Loop)
+    return Expanded(out, tuple(buffers), tuple(names))
+
+
+class Expander:
+    """Extents of temporaries: of an axis, over parameters that are known before the nest runs."""
+
+    def __init__(self, hosts: Sequence[Axis]) -> None:
+        self.hosts = hosts
+
+    def extent(self, axis: Axis) -> Affine | None:
+        span = axis.size.span
+        for host in reversed(self.hosts):
+            c = span.coefficient(host.name)
+            if c:
+                if host.size.step != 1:
+                    return None
+                at = (host.size.span - 1) * c if c > 0 else Affine.number(0)
+                span = span.substitute({host.name: Affine.number(0)}) + at
+        lower = {n for n in axis.lower.names if n in {h.name for h in self.hosts}}
+        return None if lower and axis.constraints else span
+
+
+def _position(loop: Loop, axis: Axis) -> Expr:
+    i: Expr = Var(loop.iterator, loop.type)
+    i = i if loop.type == INT64 else Cast(i, INT64)
+    low = affine_expr(axis.lower)
+    return Binary("-", i, low, INT64) if axis.step > 0 else Binary("-", low, i, INT64)
+
+
+def _paths(body: Sequence[NestStmt], path: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...]]:
+    for s in body:
+        if isinstance(s, Loop):
+            yield from _paths(s.body, (*path, s))
+        else:
+            yield path
+
+
+def _common(paths: list[tuple[Loop, ...]]) -> tuple[Loop, ...]:
+    out = paths[0]
+    for p in paths[1:]:
+        k = 0
+        while k < min(len(out), len(p)) and out[k] is p[k]:
+            k += 1
+        out = out[:k]
+    return out
+
+
+def _is_bare(s: NestStmt) -> bool:
+    return isinstance(s, Declare) and s.value is None
+
+
+def _declared_by(s: NestStmt) -> set[str]:
+    return {s.name} if isinstance(s, Declare) else set()
+
+
+def _as_cell(body: Sequence[NestStmt], name: str, cell: Load) -> Body:
+    def one(s: NestStmt | Stmt) -> list[NestStmt]:
+        match s:
+            case Loop(body=inner):
+                return [replace(s, body=tuple(t for x in inner for t in one(x)))]
+            case Declare(name=n, value=value, span=span) if n == name:
+                return [] if value is None else [Assign(cell, value, span)]
+            case _:
+                return [] if isinstance(s, Return) else [s]
+
+    renamed = tuple(t for s in body for t in one(s))
+    return map_tree(
+        renamed, lambda e: rewrite(e, lambda n: cell if isinstance(n, Var) and n.name == name else None)
+    )
+
+
+# --------------------------------------------------------------------------- wavefronts
+
+
+def band_of(loop: Loop) -> list[Loop]:
+    """The loops that are nested perfectly, outermost first."""
+    out = [loop]
+    while len(out[-1].body) == 1 and isinstance(out[-1].body[0], Loop):
+        out.append(out[-1].body[0])
+    return out
+
+
+def wavefronts(loop: Loop, normal: NormalNest, name: str, outside: set[str]) -> Iterator[Loop]:
+    """Legal orders of the band by a weighted sum of its axes, simplest first; plain order left out."""
+    band = [x for x in band_of(loop) if abs(x.step) == 1][:MAX_BAND]
+    if len(band) < 2 or band[0] is not loop:
+        return
+    inner = band[-1].body
+    changed = assigned_scalars(inner) - {d.name for d in declarations(inner)}
+    if changed & (exposed(inner) | outside):
+        return
+    axes = [normal.axes[x.iterator] for x in band]
+    rest_names = [a.name for a in axes]
+    every = product(range(MAX_WEIGHT + 1), repeat=len(band))
+    for weights in sorted(every, key=lambda w: (sum(w), max(w), w)):
+        if not any(weights) or weights[0] == 1 == sum(weights):
+            continue
+        gone = max((k for k, n in enumerate(weights) if n == 1), default=None)
+        if gone is None:
+            continue
+        rest = [n for k, n in enumerate(rest_names) if k != gone]
+        if why_not_reorder(normal, axes, weights, rest) is None:
+            plain = sum(weights) == 1
+            yield _wavefront(band, axes, weights, gone, axes[gone].name if plain else name)
+
+
+def _wavefront(band: list[Loop], axes: list[Axis], weights: Sequence[int], gone: int, name: str) -> Loop:
+    w = Affine.of(name)
+    others = [k for k in range(len(band)) if k != gone]
+    eliminated = w
+    for k in others:
+        eliminated = eliminated - Affine.of(axes[k].name, weights[k])
+    points = {a.name: Affine.of(a.name) for a in axes}
+    points[axes[gone].name] = eliminated
+    facts = [c for a in axes for c in a.constraints]
+    size = axes[gone].size.span
+    facts += [Constraint(Affine.of(axes[gone].name)), Constraint(size - 1 - Affine.of(axes[gone].name))]
+    guard: Expr | None = None
+    for c in facts:
+        test = Binary(">=", affine_expr(c.value.substitute(points)), Const(0, INT64), INT32)
+        guard = test if guard is None else Binary("&&", guard, test, INT32)
+    assert guard is not None
+    values: dict[str, Expr] = {}
+    for x, a in zip(band, axes, strict=True):
+        value = affine_expr((a.lower + Affine.of(a.name, a.step)).substitute(points))
+        values[x.iterator] = value if x.type == INT64 else Cast(value, x.type)
+    # axes keep their names: replace all at once
+    inner = map_tree(band[-1].body, lambda e: _at_once(e, values))
+    body: Body = tuple(Inwards().guarded(inner, guard))
+    for k in reversed(others):
+        body = (
+            Loop(axes[k].name, INT64, Const(0, INT64), affine_expr(axes[k].size.span), 1, body,
+                 band[k].source_name, False, band[k].span),
+        )  # fmt: skip
+    top = Affine.number(1)
+    for a, weight in zip(axes, weights, strict=True):
+        top = top + (a.size.span - 1) * weight
+    shown = band[gone].source_name if name == axes[gone].name else ""
+    return Loop(name, INT64, Const(0, INT64), affine_expr(top), 1, body, shown, False, band[gone].span)
+
+
+def _at_once(e: Expr, values: dict[str, Expr]) -> Expr:
+    return rewrite(e, lambda n: values.get(n.name) if isinstance(n, Var) else None)
+
+
+# --------------------------------------------------------------------------- splitting
+
+
+def split(loop: Loop, normal: NormalNest, names: Names) -> Body | None:
+    """Loops split where a cell that one iteration writes is read by the others of the same loop.
+
+    before   for j: P[j] = f(P[j], P[k])
+    after    for j: if (j < k) …;   if (0 <= k < n) P[k] = …;   for j: if (j > k) …
+    """
+    at: dict[str, Affine] = {}
+    found = leaves_of(normal.body)
+    for a in found:
+        for b in found:
+            for x in a.references:
+                for y in b.references:
+                    if x.buffer != y.buffer or not x.written or x.index is None or y.index is None:
+                        continue
+                    if x.index == y.index or not satisfiable(same_cell(x, y, normal.context)):
+                        continue
+                    for i, j in zip(x.index, y.index, strict=True):
+                        plane = _plane(i, j, x.axes)
+                        if plane is not None:
+                            at.setdefault(*plane)
+    if not at:
+        return None
+    out = _split((loop,), at, normal, names)
+    return None if out == (loop,) else out
+
+
+def _plane(written: Affine, read: Affine, axes: Sequence[Axis]) -> tuple[str, Affine] | None:
+    """Where an axis of the write has the value of an index without axes."""
+    mine = [a.name for a in axes]
+    if any(n in mine for n in read.names):
+        return None
+    used = [n for n in written.names if n in mine]
+    if len(used) != 1 or abs(written.coefficient(used[0])) != 1:
+        return None
+    c = written.coefficient(used[0])
+    rest = written - Affine.of(used[0], c)
+    return used[0], (read - rest) * c
+
+
+def _split(body: Sequence[NestStmt], at: dict[str, Affine], normal: NormalNest, names: Names) -> Body:
+    out: list[NestStmt] = []
+    for s in body:
+        if not isinstance(s, Loop):
+            out.append(s)
+            continue
+        inner = _split(s.body, at, normal, names)
+        place = at.get(s.iterator)
+        if place is None or abs(s.step) != 1:
+            out.append(replace(s, body=inner))
+        else:
+            out += _three(s, inner, place, normal, names)
+    return tuple(out)
+
+
+def _three(s: Loop, inner: Body, place: Affine, normal: NormalNest, names: Names) -> list[NestStmt]:
+    """The iterations before ``place`` (of the axis), at it, and behind it."""
+    axis = normal.axes[s.iterator]
+    value = axis.lower + place * axis.step  # of the iterator, at the plane
+    e = affine_expr(value)
+    i: Expr = Var(s.iterator, s.type)
+    i = i if s.type == INT64 else Cast(i, INT64)
+    point = e if s.type == INT64 else Cast(e, s.type)
+    within = [Constraint(place), Constraint(axis.size.span - 1 - place)]
+    within += [c.substitute({axis.name: place}) for c in axis.constraints]
+    open_ = [c for c in within if satisfiable([*normal.context, Constraint(-c.value - 1)])]
+    whole = replace(s, body=inner)
+    if not open_:
+        first = replace(whole, upper=point)
+        last = replace(whole, lower=_offset(point, s.step, s.type))
+    else:
+        before, behind = ("<", ">") if s.step > 0 else (">", "<")
+        first = replace(whole, body=tuple(Inwards().guarded(inner, Binary(before, i, e, INT32))))
+        last = replace(whole, body=tuple(Inwards().guarded(inner, Binary(behind, i, e, INT32))))
+    middle: Sequence[NestStmt] = map_tree(inner, lambda x: _at_once(x, {s.iterator: point}))
+    for c in open_:
+        test = Binary(">=", affine_expr(c.value), Const(0, INT64), INT32)
+        middle = Inwards().guarded(middle, test)
+    return [*names.fresh((first,)), *names.fresh(middle), *names.fresh((last,))]
+
+
+def _offset(e: Expr, by: int, t: ScalarType) -> Expr:
+    return Binary("+", e, Const(by, t), t)
+
+
+@dataclass(slots=True)
+class Names:
+    """Iterators of copied loops get names of their own."""
+
+    taken: set[str]
+
+    def fresh(self, body: Sequence[NestStmt]) -> Body:
+        out: list[NestStmt] = []
+        for s in body:
+            if not isinstance(s, Loop):
+                out.append(s)
+                continue
+            base, k = s.source_name or s.iterator, 2
+            while f"{base}_{k}" in self.taken:
+                k += 1
+            name = f"{base}_{k}"
+            self.taken.add(name)
+            values: dict[str, Expr] = {s.iterator: Var(name, s.type)}
+            inner = map_tree(self.fresh(s.body), partial(_at_once, values=values))
+            out.append(replace(s, iterator=name, body=inner, source_name=base))
+        return tuple(out)
+
+
+# --------------------------------------------------------------------------- loops in the scalar function
+
+
+def as_scalar(loop: Loop, innermost: bool) -> Loop | None:
+    """Inner loops that store in no array become statements of the scalar function.
+
+    ``innermost``: only those that hold no further loop.
+    """
+
+    changed = False
+
+    def one(body: Sequence[NestStmt], top: bool) -> Body:
+        nonlocal changed
+        out: list[NestStmt] = []
+        for s in body:
+            if not isinstance(s, Loop):
+                out.append(s)
+            elif not top and not stored_buffers(s.body) and not (innermost and any(map(has_loop, s.body))):
+                out += [t for t in without_loops((s,)) if not isinstance(t, Return)]
+                changed = True
+            else:
+                out.append(replace(s, body=one(s.body, False)))
+        return tuple(out)
+
+    new = one((loop,), True)
+    if not changed:
+        return None
+    (out,) = new
+    assert isinstance(out, Loop)
+    return out
+
+

@@ -1,0 +1,559 @@
+"""A nest with dependences: which loops run in order, and what is lifted inside of them.
+
+    block     statements one after the other; the longest runs that are flat become programs
+    loop      not flat: it is distributed, its scalars are expanded, its band is run as a wavefront, it is
+              split at the iteration that the others read, or it runs in order with its body as a block
+    rest      what cannot be a program is a ``Sequential``
+
+before   for t: { for i: B[i] = f(A, i);  for i: A[i] = B[i]; }
+after    host_loop t { md_hom(i: cc);  md_hom(i: cc) }
+
+Every rewriting keeps the meaning of the loops (``reorder``) and every program is found by the same
+analysis of plain loops (``flat``), with the iterators of the host loops as parameters.  So what is
+decided here is only how much runs in parallel.
+
+Scalars that one step leaves for another live in memory: in the variable itself where it is declared before
+the nest, otherwise in a temporary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from lifter.flat import flat_programs, scalar_types
+from lifter.loop_nest import Loop, LoopNest, NestStmt, OuterScalar
+from lifter.normalise import Axis, NormalNest, normalise
+from lifter.reorder import Expander, Names, as_scalar, distribute, expand, part, split, wavefronts
+from lifter.trees import (
+    Body,
+    Inwards,
+    buffers_in,
+    declarations,
+    exposed,
+    has_loop,
+    loops_in,
+    mentioned,
+    replaced,
+    stored_buffers,
+    without_loops,
+)
+from mdh_core.diagnostics import Diagnostic, Refusal, refuse
+from mdh_core.expr import (
+    INT64,
+    Affine,
+    Assign,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Declare,
+    Expr,
+    Function,
+    If,
+    Load,
+    Stmt,
+    Type,
+    Var,
+    While,
+    affine_expr,
+    map_stmts,
+    rewrite,
+    stmt_exprs,
+    walk,
+)
+from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Sequential, Step, programs_of
+
+MAX_ATTEMPTS = 400  # analyses of one nest
+MAX_SPLITS = 2  # of loops within one another
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """The steps of a nest, what they keep for themselves, and why loops run in order."""
+
+    steps: tuple[Step, ...]
+    temporaries: tuple[Buffer, ...]
+    reasons: tuple[tuple[HostLoop | Sequential, Diagnostic], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a statement list stands: the host loops around it and what is read elsewhere."""
+
+    hosts: tuple[Axis, ...] = ()
+    outside: frozenset[str] = frozenset()
+    splits: int = 0
+
+    def reading(self, names: set[str]) -> Place:
+        return replace(self, outside=self.outside | names)
+
+
+def stepped(nest: LoopNest) -> Stepped | None:
+    """The nest as steps; None where no part of it has a dimension."""
+    work = _Steps(nest)
+    steps = tuple(work.block(Inwards().body(nest.body), Place()))
+    if not any(p.hom.dims for p in programs_of(steps)):
+        return None
+    used = {b.name for s in _flat(steps) for b in s.buffers}
+    temporaries = tuple(b for name, b in work.temporaries.items() if name in used)
+    present = set(map(id, every_step(steps)))
+    reasons = tuple((s, d) for s, d in work.reasons if id(s) in present)
+    return Stepped(steps, temporaries, reasons)
+
+
+Cost = tuple[int, int, int, int]
+
+
+def _cost(steps: Sequence[Step]) -> Cost:
+    """What to prefer: few loops in order around programs, nothing sequential, little memory and work."""
+    every = list(every_step(steps))
+    deepest = _depth(steps)
+    rest = sum(isinstance(s, Sequential) for s in every)
+    whiles = sum(
+        isinstance(t, While) for s in every if isinstance(s, MdhProgram) for t in s.hom.scalar.body
+    )
+    buffers = {b for s in _flat(steps) for b in s.buffers if b.name.endswith("_x")}
+    memory = sum(1 if b.rank == 1 else 10 for b in buffers) + 5 * whiles
+    return deepest, rest, memory, sum(isinstance(s, MdhProgram) for s in every)
+
+
+def _depth(steps: Sequence[Step]) -> int:
+    deepest = 0
+    for s in steps:
+        if isinstance(s, HostLoop):
+            deepest = max(deepest, 1 + _depth(s.body))
+        elif isinstance(s, Sequential):
+            deepest = max(deepest, 2)
+    return deepest
+
+
+def every_step(steps: Sequence[Step]) -> Iterator[Step]:
+    for s in steps:
+        yield s
+        if isinstance(s, HostLoop):
+            yield from every_step(s.body)
+
+
+def _flat(steps: Sequence[Step]) -> Iterator[MdhProgram | Sequential]:
+    for s in every_step(steps):
+        if not isinstance(s, HostLoop):
+            yield s
+
+
+@dataclass(slots=True)
+class _Steps:
+    nest: LoopNest
+    memory: dict[str, OuterScalar] = field(default_factory=dict)
+    temporaries: dict[str, Buffer] = field(default_factory=dict)
+    types: dict[str, Type] = field(default_factory=dict)
+    shapes: dict[str, tuple[Affine, ...]] = field(default_factory=dict)
+    names: Names = field(default_factory=lambda: Names(set()))
+    reasons: list[tuple[HostLoop | Sequential, Diagnostic]] = field(default_factory=list)
+    known: dict[tuple[Body, Place], tuple[MdhProgram, ...] | Diagnostic] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.memory = {s.name: s for s in self.nest.scalars}
+        self.types = scalar_types(self.nest)
+        taken = {p.name for p in self.nest.params} | {b.name for b in self.nest.buffers}
+        taken |= set(self.memory) | set(self.types) | {f.name for f in self.nest.functions}
+        taken |= {x.iterator for x in loops_in(self.nest.body)}
+        self.names = Names(taken)
+        try:
+            whole = normalise(self.nest)
+        except Refusal:
+            return
+        self.shapes = {b.name: _inner_extents(whole.buffers[b.name]) for b in self.nest.buffers if b.rank == 1}
+
+    # ----------------------------------------------------------------- flat nests
+
+    def sub_nest(self, body: Body, place: Place) -> LoopNest:
+        """The statements as a nest of their own; host iterators are parameters."""
+        named = mentioned(body) - {d.name for d in declarations(body)}
+        params = (*self.nest.params, *(Param(h.name, INT64) for h in place.hosts))
+        scalars = tuple(
+            replace(s, live_after=s.live_after or s.name in place.outside)
+            for s in self.memory.values()
+            if s.name in named
+        )
+        mine = buffers_in(body)
+        buffers = tuple(b for b in self.nest.buffers if b.name in mine)
+        buffers += tuple(b for b in self.temporaries.values() if b.name in mine and b.extents)
+        return replace(self.nest, body=body, params=params, buffers=buffers, scalars=scalars)
+
+    def normal(self, body: Body, place: Place) -> NormalNest:
+        facts = tuple(c for h in place.hosts for c in h.domain)
+        return normalise(self.sub_nest(body, place), facts, self.shapes)
+
+    def flat(self, body: Body, place: Place) -> tuple[MdhProgram, ...] | Diagnostic:
+        """The programs of a statement list, or why it has none."""
+        key = (body, place)
+        if key not in self.known:
+            if len(self.known) >= MAX_ATTEMPTS:
+                return Diagnostic("MDH211", "the nest is too intricate to be analysed", span=self.nest.span)
+            try:
+                found = flat_programs(self.sub_nest(body, place), self.normal(body, place))
+                check_overlap(self.nest, found)
+                self.known[key] = tuple(_before_hosts(p, place.hosts) for p in found)
+            except Refusal as refusal:
+                self.known[key] = refusal.diagnostic
+        return self.known[key]
+
+    # ----------------------------------------------------------------- statement lists
+
+    def block(self, body: Body, place: Place) -> list[Step]:
+        whole = self.flat(body, place)
+        if not isinstance(whole, Diagnostic):
+            return list(whole)
+        if len(body) == 1:
+            return self.alone(body[0], place, whole)
+        body = self.promoted(body)
+        steps: list[Step] = []
+        run: list[NestStmt] = []
+        for k, s in enumerate(body):
+            easy = self.flat((s,), self.beside(body, (k,), place))
+            if isinstance(easy, Diagnostic) and (isinstance(s, Loop) or not _is_simple(s)):
+                steps += self.run(run, body, place)
+                run = []
+                steps += self.alone(s, self.beside(body, (k,), place), easy)
+            else:
+                run.append(s)
+        return steps + self.run(run, body, place)
+
+    def beside(self, body: Body, mine: Sequence[int], place: Place) -> Place:
+        """The place of some statements of a list: those behind may read what they compute."""
+        return place.reading(exposed(body[max(mine) + 1 :]))
+
+    def run(self, items: Sequence[NestStmt], body: Body, place: Place) -> list[Step]:
+        """Statements each of which is flat: as few runs as are flat together."""
+        out: list[Step] = []
+        left = list(items)
+        numbers = {id(s): k for k, s in enumerate(body)}
+        while left:
+            count = len(left)
+            while True:
+                mine = tuple(left[:count])
+                found = self.flat(mine, self.beside(body, [numbers[id(s)] for s in mine], place))
+                if not isinstance(found, Diagnostic):
+                    out += found
+                    break
+                if count == 1:
+                    out += self.sequential(mine, place, found)
+                    break
+                count -= 1
+            left = left[count:]
+        return out
+
+    def promoted(self, body: Body) -> Body:
+        """Declarations of a list become assignments to memory, so that the steps share the variables."""
+        out: list[NestStmt] = []
+        for s in body:
+            if not isinstance(s, Declare):
+                out.append(s)
+                continue
+            self.remember(s.name, s.type)
+            if s.value is not None:
+                out.append(Assign(Var(s.name, s.type), s.value, s.span))
+        return tuple(out)
+
+    def remember(self, name: str, t: Type) -> None:
+        if name not in self.memory:
+            self.memory[name] = OuterScalar(name, t, False)
+            self.temporaries[name] = Buffer(name, t, (), distinct=True)
+
+    # ----------------------------------------------------------------- one statement
+
+    def alone(self, s: NestStmt, place: Place, why: Diagnostic) -> list[Step]:
+        """A statement that is not flat."""
+        if not isinstance(s, Loop):
+            return self.sequential((s,), place, why)
+        try:
+            normal = self.normal((s,), place)
+        except Refusal:
+            return self.opaque(s, place) or self.in_order(s, place, why)
+        best: list[Step] | None = None
+        attempts: tuple[Callable[[], list[Step] | None], ...] = (
+            lambda: self.distributed(s, normal, place),
+            lambda: self.body_flat(s, place, why),
+            lambda: self.opaque(s, place),
+            lambda: self.expanded(s, normal, place),
+            lambda: self.wavefront(s, normal, place, why),
+            lambda: self.halves(s, normal, place),
+        )
+        for attempt in attempts:
+            found = attempt()
+            if found is not None and (best is None or _cost(found) < _cost(best)):
+                best = found
+            if best is not None and _cost(best) < (0, 0, 0, 3):
+                break
+        if best is None or _depth(best) > 0:
+            found = self.in_order(s, place, why)
+            if best is None or _cost(found) < _cost(best):
+                best = found
+        return best
+
+    def distributed(self, s: Loop, normal: NormalNest, place: Place) -> list[Step] | None:
+        groups = distribute(s, normal)
+        if groups is None:
+            return None
+        parts: list[Loop] = []
+        names: list[list[int]] = []
+        for g in groups:  # merge neighbours that are flat together
+            if names:
+                both = sorted({*names[-1], *g})
+                if self.is_flat(part(s, names[-1]), place) and self.is_flat(part(s, both), place):
+                    names[-1] = both
+                    continue
+            names.append(g)
+        parts = [part(s, g) for g in names]
+        if not any(self.is_flat(p, place) for p in parts):
+            return None
+        steps: list[Step] = []
+        for k, p in enumerate(parts):
+            here = self.beside(tuple(parts), (k,), place)
+            found = self.flat((p,), here)
+            steps += self.alone(p, here, found) if isinstance(found, Diagnostic) else list(found)
+        return steps
+
+    def is_flat(self, s: NestStmt, place: Place) -> bool:
+        return not isinstance(self.flat((s,), place), Diagnostic)
+
+    def expanded(self, s: Loop, normal: NormalNest, place: Place) -> list[Step] | None:
+        """Scalars as arrays: first all that may be, then only those that parts of the loop share."""
+        first = self.expansion(s, normal, place, None)
+        if first is None:
+            return None
+        steps, needed, made = first
+        if needed:
+            again = self.expansion(s, normal, place, needed, made)
+            if again is not None and _cost(again[0]) < _cost(steps):
+                return again[0]
+        return steps
+
+    def expansion(
+        self, s: Loop, normal: NormalNest, place: Place, only: frozenset[str] | None,
+        mine: frozenset[str] = frozenset(),
+    ) -> tuple[list[Step], frozenset[str], frozenset[str]] | None:  # fmt: skip
+        """The steps after expansion, the scalars that several of them use, and the arrays.
+
+        ``mine``: names of arrays of an earlier try, which may be used again.
+        """
+        found = expand(s, normal, self.types, set(place.outside),
+                       self.names.taken - mine, Expander(place.hosts), only)  # fmt: skip
+        if found is None:
+            return None
+        saved = dict(self.temporaries)
+        self.temporaries |= {b.name: b for b in found.buffers}
+        steps = None
+        try:
+            inner = self.normal((found.loop,), place)
+        except Refusal:
+            pass
+        else:
+            steps = self.distributed(found.loop, inner, place)
+            if steps is None:
+                whole = self.flat((found.loop,), place)
+                steps = None if isinstance(whole, Diagnostic) else list(whole)
+        if steps is None:
+            self.temporaries = saved
+            return None
+        self.names.taken |= {new for _, new in found.names}
+        users = [{b.name for t in _flat((step,)) for b in t.buffers} for step in steps]
+        shared = {n: sum(new in u for u in users) for n, new in found.names}
+        made = frozenset(new for _, new in found.names)
+        return steps, frozenset(n for n, count in shared.items() if count > 1), made
+
+    def opaque(self, s: Loop, place: Place) -> list[Step] | None:
+        """The loop with its inner loops over scalars as a part of the scalar function."""
+        for innermost in (True, False):
+            new = as_scalar(s, innermost)
+            found = None if new is None else self.flat((new,), place)
+            if found is not None and not isinstance(found, Diagnostic):
+                return list(found)
+        return None
+
+    def wavefront(self, s: Loop, normal: NormalNest, place: Place, why: Diagnostic) -> list[Step] | None:
+        count = 1
+        while f"wave_{count}" in self.names.taken:
+            count += 1
+        name = f"wave_{count}"
+        for new in wavefronts(s, normal, name, set(place.outside)):
+            found = self.body_flat(new, place, why)
+            if found is not None:
+                self.names.taken.add(new.iterator)
+                return found
+        return None
+
+    def halves(self, s: Loop, normal: NormalNest, place: Place) -> list[Step] | None:
+        if place.splits >= MAX_SPLITS or not place.hosts:
+            return None
+        pieces = split(s, normal, self.names)
+        if pieces is None:
+            return None
+        steps = self.block(pieces, replace(place, splits=place.splits + 1))
+        return None if any(isinstance(x, HostLoop | Sequential) for x in steps) else steps
+
+    # ----------------------------------------------------------------- in order
+
+    def host(self, s: Loop, place: Place) -> tuple[Axis, Body, Place] | None:
+        """The loop as a host loop: its axis, its body over the axis, and the place of the body."""
+        try:
+            normal = self.normal((replace(s, body=()),), place)
+        except Refusal:
+            return None
+        axis = normal.axes[s.iterator]
+        i: Expr = Var(axis.name, INT64)
+        if axis.step != 1:
+            i = Binary("*", Const(axis.step, INT64), i, INT64)
+        if axis.lower != Affine():
+            i = Binary("+", affine_expr(axis.lower), i, INT64)
+        body = replaced(s.body, {s.iterator: i if s.type == INT64 else Cast(i, s.type)})
+        around = exposed(body) - {axis.name}
+        inside = replace(place.reading(around), hosts=(*place.hosts, axis))
+        return axis, body, inside
+
+    def body_flat(self, s: Loop, place: Place, why: Diagnostic) -> list[Step] | None:
+        """A loop that runs in order around programs, where all of its body is flat."""
+        found = self.host(s, place)
+        if found is None:
+            return None
+        axis, body, inside = found
+        programs = self.flat(body, inside)
+        if isinstance(programs, Diagnostic) or not any(p.hom.dims for p in programs):
+            return None
+        return [self.host_loop(s, axis, tuple(programs), why)]
+
+    def in_order(self, s: Loop, place: Place, why: Diagnostic) -> list[Step]:
+        found = self.host(s, place)
+        if found is None:
+            return self.sequential((s,), place, why)
+        axis, body, inside = found
+        steps = tuple(self.block(Inwards().body(body), inside))
+        if not any(p.hom.dims for p in programs_of(steps)):
+            return self.sequential((s,), place, why)
+        return [self.host_loop(s, axis, steps, why)]
+
+    def host_loop(self, s: Loop, axis: Axis, steps: tuple[Step, ...], why: Diagnostic) -> HostLoop:
+        out = HostLoop(axis.name, axis.size, steps, s.source_name or s.iterator, why.code, s.span)
+        self.reasons.append((out, why))
+        return out
+
+    def sequential(self, body: Body, place: Place, why: Diagnostic) -> list[Step]:
+        """Statements as they are; variables that other steps see are 0-dimensional buffers."""
+        local = {d.name for d in declarations(body)}
+        shared = (mentioned(body) - local) & set(self.memory)
+        plain = without_loops(body)
+
+        def memory(n: Expr) -> Expr | None:
+            return Load(n.name, (), n.type) if isinstance(n, Var) and n.name in shared else None
+
+        plain = map_stmts(plain, lambda e: rewrite(e, memory))
+        if not _does_something(plain):
+            return []
+        names = mentioned(plain)
+        mine = buffers_in(plain)
+        buffers = [b for b in self.nest.buffers if b.name in mine]
+        buffers += [
+            Buffer(s.name, s.type, (), base=f"&{s.name}", c_type=s.c_type, distinct=True)
+            if s.name not in self.temporaries
+            else self.temporaries[s.name]
+            for s in self.memory.values()
+            if s.name in mine
+        ]
+        buffers += [b for b in self.temporaries.values() if b.name in mine and b.extents]
+        params = [p for p in self.nest.params if p.name in names or _in_extents(p.name, buffers)]
+        params += [Param(h.name, INT64) for h in place.hosts if h.name in names]
+        called = {n.function for s in plain for e in _exprs(s) for n in walk(e) if isinstance(n, Call)}
+        functions = _with_callees(called, self.nest)
+        span = getattr(body[0], "span", self.nest.span)
+        out = Sequential(plain, tuple(params), tuple(buffers), functions, why.code, span)
+        self.reasons.append((out, why))
+        return [out]
+
+
+def _before_hosts(p: MdhProgram, hosts: Sequence[Axis]) -> MdhProgram:
+    """The program with assumptions that can be tested before the host loops; raises MDH206."""
+    out = []
+    for a in p.assumptions:
+        for host in reversed(hosts):
+            c = a.coefficient(host.name)
+            if c < 0 and host.size.step != 1:
+                raise refuse("MDH206", "the shape of an array depends on how far a loop goes", p.span)
+            if c:
+                at = (host.size.span - 1) * c if c < 0 else Affine()
+                a = a.substitute({host.name: Affine()}) + at
+        if not a.is_constant or a.const < 0:
+            out.append(a)
+    return replace(p, assumptions=tuple(out))
+
+
+def check_overlap(nest: LoopNest, programs: Sequence[MdhProgram]) -> None:
+    """A buffer read at indices that depend on data has no range to compare with those that are written.
+
+    Raises MDH214 where nothing else keeps the two apart.
+    """
+    for p in programs:
+        gathered = {
+            n.buffer: n
+            for e in (*p.hom.scalar.results, *stmt_exprs(p.hom.scalar.body))
+            for n in walk(e)
+            if isinstance(n, Load)
+        }
+        for name, load in gathered.items():
+            for other in sorted(stored_buffers(nest.body) - {name}):
+                _check_pair(nest, p.buffer(name), other, load)
+
+
+def _check_pair(nest: LoopNest, read: Buffer, other: str, load: Load) -> None:
+    written = next((b for b in nest.buffers if b.name == other), None)
+    if written is None or read.restrict or written.restrict or (read.distinct and written.distinct):
+        return
+    if any({read.name, other} <= set(group) for group in nest.directive.noalias):
+        return
+    if read.extents and all(e is not None for e in read.extents):
+        return  # its declared extents are compared
+    raise refuse(
+        "MDH214",
+        f"`{read.name}` is read at indices that depend on data and may overlap with `{other}`",
+        load.span or nest.span,
+        label="how far this reaches cannot be tested at run time",
+        help=f"promise `noalias({read.name}, {other})`, or declare one of them `restrict`",
+    )
+
+
+def _inner_extents(b: Buffer) -> tuple[Affine, ...]:
+    return tuple(e for e in b.extents[1:] if e is not None)
+
+
+def _is_simple(s: NestStmt) -> bool:
+    return not has_loop(s) and not isinstance(s, While)
+
+
+def _does_something(body: Sequence[Stmt]) -> bool:
+    return any(
+        isinstance(s, Assign) or (isinstance(s, If | While) and _does_something(_inner(s))) for s in body
+    )
+
+
+def _inner(s: If | While) -> Sequence[Stmt]:
+    return (*s.then, *s.other) if isinstance(s, If) else s.body
+
+
+def _exprs(s: Stmt) -> Iterator[Expr]:
+    yield from stmt_exprs((s,))
+
+
+def _in_extents(name: str, buffers: Sequence[Buffer]) -> bool:
+    return any(name in e.names for b in buffers for e in b.extents if e is not None)
+
+
+def _with_callees(called: set[str], nest: LoopNest) -> tuple[Function, ...]:
+    known = {f.name: f for f in nest.functions}
+    queue, found = list(called), set[str]()
+    while queue:
+        name = queue.pop()
+        if name in known and name not in found:
+            found.add(name)
+            for e in (e for s in known[name].body for e in _exprs(s)):
+                queue += [n.function for n in walk(e) if isinstance(n, Call)]
+    return tuple(f for f in nest.functions if f.name in found)

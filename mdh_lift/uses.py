@@ -1,0 +1,170 @@
+"""Every place where the steps of a nest touch a buffer, with the points at which they do.
+
+    use ::= Use(buffer, index: (Affine | None)*, points: Constraint*)      # None: the index is data
+
+``points`` are constraints over the dimensions, the iterators of host loops and the parameters; ``bounds``
+of ``lifter.polyhedral`` then gives exact ranges, sizes that change with outer iterators included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from emit.host_text import Leaf, Loops, known_index
+from mdh_core.expr import (
+    Affine,
+    Assign,
+    Constraint,
+    Declare,
+    Expr,
+    If,
+    Load,
+    Operand,
+    ScalarType,
+    Stmt,
+    Var,
+    While,
+    children,
+    stmt_exprs,
+    variables,
+    walk,
+)
+from mdh_core.ir import MdhProgram, Size, Store
+
+Points = tuple[Constraint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """``conditional``: it need not take place where it would leave the buffer."""
+
+    buffer: str
+    index: tuple[Affine | None, ...]
+    points: Points
+    conditional: bool = False
+
+
+def iterations(loops: Loops) -> Points:
+    """All values of the iterators."""
+    return tuple(c for x in loops for c in _counts(x.iterator, x.size))
+
+
+def _counts(name: str, size: Size) -> Points:
+    """``0 <= name < ceil(span / step)``."""
+    i = Affine.of(name)
+    return (Constraint(i), Constraint(size.span - 1 - i * size.step))
+
+
+def uses(leaf: Leaf, loops: Loops) -> Iterator[Use]:
+    """All uses of a program or sequential part, in any order."""
+    known = {p.name for p in leaf.params if isinstance(p.type, ScalarType) and p.type.is_integer}
+    known |= {x.iterator for x in loops}
+    if isinstance(leaf, MdhProgram):
+        yield from _of_program(leaf, iterations(loops), known)
+        return
+    for e in stmt_exprs(leaf.body):
+        yield from _loads(e, known, iterations(loops), True)
+
+
+def _of_program(p: MdhProgram, outer: Points, known: set[str]) -> Iterator[Use]:
+    every = (*outer, *(c for d in p.hom.dims for c in _counts(d.name, d.size)), *p.hom.domain)
+    names = known | {d.name for d in p.hom.dims}
+    for a in p.inp.accesses:
+        yield Use(a.buffer, a.index, every, a.conditional)
+    for e in (*stmt_exprs(p.hom.scalar.body), *p.hom.scalar.results):
+        yield from _loads(e, names, every, True)
+    for s in p.out.stores:
+        positions = (*outer, *_positions(p, s))
+        yield Use(s.buffer, s.index, positions)
+        for value in (s.value, *(x for x in p.out.initial if x is not None)):
+            yield from _loads(value, names, positions, False)
+
+
+def _positions(p: MdhProgram, s: Store) -> Points:
+    """Where a store takes place: points of the result, only the last ones of ``at_last`` dimensions."""
+    found: list[Constraint] = []
+    mentioned = {n for a in s.index for n in a.names}
+    for d, op in zip(p.hom.dims, p.hom.combine, strict=True):
+        if op.kind == "pw" or (op.kind == "ps" and d.name in s.at_last and d.name not in mentioned):
+            continue  # an empty scan stores its initial value as its last
+        found += _counts(d.name, d.size)
+        if d.name in s.at_last:
+            found.append(Constraint(Affine.of(d.name, d.size.step) + d.size.step - d.size.span))
+    reduced = {d.name for d in p.hom.dims_of("pw")}
+    found += [c for c in p.hom.domain if not c.names & reduced]
+    return tuple(found)
+
+
+def _loads(e: Expr, names: set[str], points: Points, conditional: bool) -> Iterator[Use]:
+    for n in walk(e):
+        if isinstance(n, Load):
+            yield Use(n.buffer, known_index(n, names), points, conditional)
+
+
+# --------------------------------------------------------------------------- indices that are data
+
+
+@dataclass(frozen=True, slots=True)
+class DataIndex:
+    """Dimension ``position`` of ``buffer`` is indexed by values of ``sources``.
+
+    ``running``: sources that are bounds of a loop which runs over the index (``rowptr[i]`` to ``rowptr[i + 1]``).
+    """
+
+    buffer: str
+    position: int
+    sources: frozenset[str]
+    running: frozenset[str]
+
+
+def data_indices(leaf: Leaf) -> Iterator[DataIndex]:
+    """The indices that are read from memory, directly or through local variables."""
+    if isinstance(leaf, MdhProgram):
+        body, results = leaf.hom.scalar.body, leaf.hom.scalar.results
+        accesses = [a.buffer for a in leaf.inp.accesses]
+    else:
+        body, results, accesses = leaf.body, (), []
+    made: dict[str, set[str]] = {}  # local variable -> buffers that its values come from
+    counted: set[str] = set()  # local variables that a loop changes
+
+    def sources(e: Expr) -> Iterator[tuple[str, bool]]:
+        match e:
+            case Load(buffer=b):
+                yield b, False
+            case Operand(access=k):
+                yield accesses[k], False
+            case Var(name=name):
+                yield from ((b, name in counted) for b in made.get(name, ()))
+            case _:
+                for child in children(e):
+                    yield from sources(child)
+
+    def note(inside: tuple[Stmt, ...], in_loop: bool) -> None:
+        for s in inside:
+            match s:
+                case Declare(name=name, value=value) if value is not None:
+                    made.setdefault(name, set()).update(b for b, _ in sources(value))
+                case Assign(target=Var(name=name), value=value):
+                    made.setdefault(name, set()).update(b for b, _ in sources(value))
+                    if in_loop and any(isinstance(n, Var) and n.name == name for n in walk(value)):
+                        counted.add(name)
+                case If(then=then, other=other):
+                    note((*then, *other), in_loop)
+                case While(cond=cond, body=more):
+                    note(more, True)
+                    for name in variables(cond) & counted:  # it ends at what it is compared with
+                        made[name].update(b for b, _ in sources(cond))
+                case _:
+                    pass
+
+    note(body, False)
+    for e in (*stmt_exprs(body), *results):
+        for n in walk(e):
+            if not isinstance(n, Load):
+                continue
+            for position, i in enumerate(n.index):
+                found = list(sources(i))
+                if found:
+                    running = frozenset(b for b, runs in found if runs)
+                    yield DataIndex(n.buffer, position, frozenset(b for b, _ in found), running)

@@ -1,0 +1,9 @@
+//! refused
+/* the operators of the loops are swapped */
+void f(int n, int m, int *a, int *w)
+{
+#pragma mdh combine_ops(pw(+), cc)
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < m; j++)
+            w[i] += a[i * m + j];
+}

@@ -1,0 +1,9 @@
+//! ordered: i
+/* the first element that fulfils a condition wins */
+int f(int n, int *a)
+{
+    int s = -1;
+#pragma mdh
+    for (int i = 0; i < n; i++) if (s == -1 && a[i] > 3) s = a[i];
+    return s;
+}

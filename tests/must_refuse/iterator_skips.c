@@ -1,0 +1,11 @@
+//! refused
+/* an element makes the next one be skipped */
+void f(const int *x, int *y, int n)
+{
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        y[i] = x[i];
+        if (x[i] == 7)
+            i++;
+    }
+}

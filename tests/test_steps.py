@@ -1,0 +1,364 @@
+"""Step trees (host loops, sequential parts, temporaries), built by hand: emitted code equals the interpreter."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from emit.c_text import c_type
+from emit.host_text import leaves
+from emit.render import Kernel, KernelRequest, emit_openmp
+from lifter.lift import LiftedNest
+from lowering.machine import GENERIC, OPENMP_L3_SIMD, OPENMP_REG_SIMD, Machine
+from lowering.parameters import Configuration, random_configuration
+from lowering.space import configuration_at, default_point, tuning_space
+from mdh_core.evaluate import Env, Value, execute
+from mdh_core.expr import (
+    DOUBLE,
+    INT32,
+    INT64,
+    Affine,
+    Assign,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Declare,
+    Expr,
+    If,
+    Load,
+    Type,
+    Var,
+)
+from mdh_core.interpreter import BufferValue, run
+from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Sequential, Size, Step, programs_of
+from mdh_lift import iterations
+from mdh_lift.subject import element_counts
+from tests.emitted import FLAGS, _literal, _printed, _value
+from tests.lifting import lifted
+
+SANITIZED = (*FLAGS, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+CANARY = 32
+
+# --------------------------------------------------------------------------- building
+
+
+def programs(head: str, body: str) -> tuple[MdhProgram, ...]:
+    """The programs of a nest in a function with these parameters."""
+    nest = lifted(f"#include <math.h>\nvoid f({head})\n{{\n#pragma mdh\n{body}\n}}\n")
+    assert nest.status == "lifted", nest.diagnostics
+    return nest.programs
+
+
+def host(iterator: str, span: Affine | str, *body: Step | tuple[MdhProgram, ...], step: int = 1) -> HostLoop:
+    size = Size(Affine.of(span) if isinstance(span, str) else span, step)
+    flat = [s for b in body for s in (b if isinstance(b, tuple) else (b,))]
+    return HostLoop(iterator, size, tuple(flat))
+
+
+def cell(buffer: str, t: Type, *index: Expr) -> Load:
+    return Load(buffer, index, t)
+
+
+def integer(name: str) -> Var:
+    return Var(name, INT32)
+
+
+def plus(a: Expr, b: Expr) -> Binary:
+    return Binary("+", a, b, a.type)  # type: ignore[arg-type]
+
+
+N = Affine.of("n")
+K = Affine.of("k")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Steps with the values that they run on; ``data`` also holds the temporaries."""
+
+    steps: tuple[Step, ...]
+    params: Mapping[str, int]
+    data: Mapping[str, BufferValue]
+    temporaries: tuple[Buffer, ...] = ()
+
+    @property
+    def programs(self) -> tuple[MdhProgram, ...]:
+        return tuple(programs_of(self.steps))
+
+    @property
+    def arguments(self) -> dict[str, Buffer]:
+        own = {b.name for b in self.temporaries}
+        return {b.name: b for leaf, _ in leaves(self.steps) for b in leaf.buffers if b.name not in own}
+
+
+def values(rng: random.Random, t: Type, *extents: int) -> BufferValue:
+    n = math.prod(extents)
+    if t == DOUBLE:
+        return BufferValue([rng.uniform(-1, 1) for _ in range(n)], extents)
+    return BufferValue([rng.randint(-9, 9) for _ in range(n)], extents)
+
+
+def dominant(rng: random.Random, n: int) -> BufferValue:
+    b = values(rng, DOUBLE, n, n)
+    for i in range(n):
+        b[i, i] = float(n + 2)
+    return b
+
+
+# --------------------------------------------------------------------------- running
+
+
+def run_steps(steps: Sequence[Step], params: Mapping[str, int], buffers: Mapping[str, BufferValue]) -> None:
+    for s in steps:
+        match s:
+            case MdhProgram():
+                run(s, params, buffers)
+            case HostLoop():
+                for t in range(s.size.evaluate(dict(params))):
+                    run_steps(s.body, {**params, s.iterator: t}, buffers)
+            case Sequential():
+                env = Env(
+                    dict(params),
+                    load=lambda b, index: buffers[b][index],
+                    store=lambda b, index, value: buffers[b].__setitem__(index, value),
+                )
+                execute(s.body, env)
+
+
+def kernel_of(
+    case: Case, configurations: Sequence[Configuration], machine: Machine = GENERIC, name: str = "kernel"
+) -> Kernel:
+    known = {n: Param(n, INT32, n) for n in case.params}
+    return emit_openmp(
+        KernelRequest(
+            name,
+            "steps",
+            case.steps,
+            tuple(configurations),
+            machine,
+            temporaries=case.temporaries,
+            params=tuple(known.values()),
+        )
+    )
+
+
+def program_text(case: Case, kernel: Kernel) -> str:
+    out = ["#include <stdio.h>", "#include <string.h>", kernel.text, "int main(void) {"]
+    out += [f"  int {n} = {v}; (void){n};" for n, v in case.params.items()]
+    for name, b in case.arguments.items():
+        data, t = case.data[name].data, c_type(b.type)
+        out.append(f"  static {t} {name}_all[{len(data)} + {2 * CANARY}];")
+        out.append(f"  memset({name}_all, 0xAB, sizeof {name}_all);")
+        rank = "".join(f"[{e}]" for e in case.data[name].extents[1:])
+        out.append(f"  {t} (*{name}){rank} = (void *)({name}_all + {CANARY});")
+        if data:
+            literal = ", ".join(_literal(v, b.type) for v in data)
+            out.append(f"  {{ static const {t} data[] = {{{literal}}}; memcpy({name}, data, sizeof data); }}")
+    out.append(f'  printf("{{\\"returned\\": %d", {kernel.call});')
+    for name, b in case.arguments.items():
+        n, t = len(case.data[name].data), c_type(b.type)
+        out.append(f'  printf(", \\"{name}\\": [");')
+        out.append(f'  for (long x = 0; x < {n}; x++) {{ if (x) printf(",");')
+        out += _printed(f"{name}_all[{CANARY} + x]", b.type)
+        out.append('  }\n  printf("]");')
+        out.append(
+            f"  for (long x = 0; x < {CANARY} * (long)sizeof({t}); x++)"
+            f" if (((unsigned char *){name}_all)[x] != 0xAB ||"
+            f" ((unsigned char *)({name}_all + {CANARY + n}))[x] != 0xAB)"
+            f' {{ printf(", \\"outside\\": \\"{name}\\""); break; }}'
+        )
+    return "\n".join([*out, '  printf("}\\n");', "  return 0;", "}", ""])
+
+
+def run_kernel(
+    case: Case, kernel: Kernel, directory: Path, flags: Sequence[str] = SANITIZED, main: str = ""
+) -> dict[str, object]:
+    source, program = directory / "steps.c", directory / "steps"
+    source.write_text(main or program_text(case, kernel))
+    command = ["gcc", *flags, str(source), "-o", str(program), "-lm"]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert built.returncode == 0, built.stderr[:4000] + kernel.text
+    environment = {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive", "ASAN_OPTIONS": "detect_leaks=1"}
+    ran = subprocess.run([str(program)], capture_output=True, text=True, timeout=120, env=environment, check=False)
+    assert ran.returncode == 0, (ran.returncode, ran.stderr[-3000:], kernel.text)
+    return json.loads(ran.stdout)  # type: ignore[no-any-return]
+
+
+def close(a: Value, b: Value) -> bool:
+    assert not isinstance(a, tuple) and not isinstance(b, tuple)
+    return a == b or (a != a and b != b) or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
+
+
+def check(case: Case, configurations: Sequence[Configuration], directory: Path, machine: Machine) -> None:
+    expected = {n: b.copy() for n, b in case.data.items()}
+    run_steps(case.steps, case.params, expected)
+    kernel = kernel_of(case, configurations, machine)
+    answer = run_kernel(case, kernel, directory)
+    assert answer.pop("returned") == 1
+    assert "outside" not in answer, answer["outside"]
+    for name, b in case.arguments.items():
+        found = [_value(x, b.type) for x in answer[name]]  # type: ignore[attr-defined]
+        pairs = list(zip(found, expected[name].data, strict=True))
+        assert all(close(x, y) for x, y in pairs), (name, case.params, pairs, kernel.text)
+
+
+def configurations(case: Case, kind: str, rng: random.Random) -> tuple[tuple[Configuration, ...], Machine]:
+    sizes = iterations.sizes_at(case.steps, case.params)
+    if kind == "default":
+        point = default_point(case.programs, GENERIC, sizes)
+        return configuration_at(case.programs, GENERIC, sizes, point), GENERIC
+    if kind == "space":
+        large = tuple({d: max(n, 40) for d, n in s.items()} for s in sizes)
+        space = tuning_space(case.programs, GENERIC, large)
+        while True:
+            point = {n: rng.choice(v) for n, v in space.parameters}
+            if all(eval(r, {}, point) for r in space.restrictions):
+                return configuration_at(case.programs, GENERIC, large, point), GENERIC
+    machine = replace(GENERIC, model=rng.choice((OPENMP_L3_SIMD, OPENMP_REG_SIMD)))
+    return tuple(random_configuration(rng, p, machine.model) for p in case.programs), machine
+
+
+# --------------------------------------------------------------------------- the nests
+
+
+def lu(n: int, rng: random.Random) -> Case:
+    head = "int n, int k, double A[n][n]"
+    divide = programs(head, "for (int i = k + 1; i < n; i++) A[i][k] = A[i][k] / A[k][k];")
+    update = programs(
+        head,
+        "for (int i = k + 1; i < n; i++) for (int j = k + 1; j < n; j++) A[i][j] -= A[i][k] * A[k][j];",
+    )
+    return Case((host("k", "n", divide, update),), {"n": n}, {"A": dominant(rng, n)})
+
+
+def jacobi(n: int, rng: random.Random) -> Case:
+    head = "int n, int steps, double A[n][n], double B[n][n]"
+    half = "for (int i = 1; i < n - 1; i++) for (int j = 1; j < n - 1; j++) "
+    star = "0.2 * ({0}[i][j] + {0}[i][j-1] + {0}[i][j+1] + {0}[i+1][j] + {0}[i-1][j]);"
+    there = programs(head, half + "B[i][j] = " + star.format("A"))
+    back = programs(head, half + "A[i][j] = " + star.format("B"))
+    data = {"A": values(rng, DOUBLE, n, n), "B": values(rng, DOUBLE, n, n)}
+    return Case((host("t", "steps", there, back),), {"n": n, "steps": 4}, data)
+
+
+def gramschmidt(n: int, rng: random.Random) -> Case:
+    """A 0-dimensional temporary, a root that stays sequential."""
+    head = "int n, int k, double A[n][n], double R[n][n], double Q[n][n], double norm"
+    local = Buffer("norm", DOUBLE, ())
+    start = Sequential((Assign(cell("norm", DOUBLE), Const(0.0, DOUBLE)),), (), (local,))
+    (norm,) = programs(head.replace("double norm", "double *norm"), "for (int i = 0; i < n; i++) norm[0] += A[i][k] * A[i][k];")
+    norm = without_rank(norm, "norm")
+    root = Sequential(
+        (Assign(cell("R", DOUBLE, integer("k"), integer("k")), Call("sqrt", (cell("norm", DOUBLE),), DOUBLE)),),
+        (Param("n", INT32, "n"), Param("k", INT32)),
+        (local, Buffer("R", DOUBLE, (N, N), base="R")),
+    )
+    column = programs(head, "for (int i = 0; i < n; i++) Q[i][k] = A[i][k] / R[k][k];")
+    row = programs(
+        head,
+        "for (int j = k + 1; j < n; j++) { R[k][j] = 0.0;"
+        " for (int i = 0; i < n; i++) R[k][j] += Q[i][k] * A[i][j]; }",
+    )
+    rest = programs(
+        head, "for (int j = k + 1; j < n; j++) for (int i = 0; i < n; i++) A[i][j] -= Q[i][k] * R[k][j];"
+    )
+    data = {"A": dominant(rng, n), "R": values(rng, DOUBLE, n, n), "Q": values(rng, DOUBLE, n, n)}
+    data["norm"] = BufferValue([0.0], ())
+    steps = (host("k", "n", start, norm, root, column, row, rest),)
+    return Case(steps, {"n": n}, data, (local,))
+
+
+def without_rank(p: MdhProgram, name: str) -> MdhProgram:
+    """The program with a one-element array as a 0-dimensional buffer."""
+
+    def index(b: str, i: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        return () if b == name else i
+
+    def expr(e: Expr | None) -> Expr | None:
+        return replace(e, index=()) if isinstance(e, Load) and e.buffer == name else e
+
+    return replace(
+        p,
+        buffers=tuple(Buffer(name, b.type, ()) if b.name == name else b for b in p.buffers),
+        inp=replace(
+            p.inp, accesses=tuple(replace(a, index=index(a.buffer, a.index)) for a in p.inp.accesses)
+        ),
+        out=replace(
+            p.out,
+            initial=tuple(map(expr, p.out.initial)),
+            stores=tuple(replace(s, index=index(s.buffer, s.index)) for s in p.out.stores),
+        ),
+    )
+
+
+def recurrence(n: int, rng: random.Random) -> Case:
+    """Statements only: a prefix recurrence, a branch, a local, an index that is data."""
+    t = integer("t")
+    y = Buffer("y", INT32, (None,), base="y", restrict=True)
+    x = Buffer("x", INT32, (None,), base="x", restrict=True)
+    at = Buffer("at", INT32, (None,), base="at", restrict=True)
+    one = Const(1, INT32)
+    body = (
+        Declare("old", INT32, cell("y", INT32, t)),
+        If(
+            Binary("<", Var("old", INT32), Const(50, INT32), INT32),
+            (Assign(cell("y", INT32, plus(t, one)), plus(Var("old", INT32), cell("x", INT32, t))),),
+            (Assign(cell("y", INT32, plus(t, one)), Cast(plus(Cast(t, INT64), Const(-7, INT64)), INT32)),),
+        ),
+        Assign(
+            cell("x", INT32, cell("at", INT32, t)),
+            plus(cell("x", INT32, cell("at", INT32, t)), Var("old", INT32)),
+        ),
+    )
+    step = Sequential(body, (Param("t", INT32),), (x, y, at))
+    data = {"x": values(rng, INT32, n), "y": values(rng, INT32, n + 1)}
+    data["at"] = BufferValue([rng.randrange(n) for _ in range(n)], (n,)) if n else BufferValue([], (0,))
+    return Case((host("t", "n", step),), {"n": n}, data)
+
+
+def triangles(n: int, rng: random.Random) -> Case:
+    """Sizes that depend on two host loops, steps other than 1, scans, a temporary with dimensions."""
+    head = "int n, int k, int t, int M[n][n], int x[n], int *s, int w[n]"
+    total = programs(
+        head,
+        "for (int i = t; i < n - k; i++) { x[i] = 0; for (int j = i - i + k; j < n; j++) x[i] += M[i][j]; }",
+    )
+    copied = programs(head, "for (int i = 0; i < n - k; i++) w[i] = (x[i] & 7) * 3 + M[k][i];")
+    scanned = programs(
+        head, "{ int sum = 0; for (int i = k; i < n; i += 2) { sum += w[i - k]; M[t][i] = sum & 31; } }"
+    )
+    largest = programs(head, "for (int i = 0; i < n - k; i++) for (int j = 0; j < n; j++)"
+                             " s[0] = M[i][j] > s[0] ? M[i][j] : s[0];")  # fmt: skip
+    inner = host("t", N - K, total, copied, step=2)
+    last = Sequential(
+        (Assign(cell("x", INT32, integer("k")), plus(cell("w", INT32, integer("k")), integer("k"))),),
+        (Param("n", INT32, "n"), Param("k", INT32)),
+        (Buffer("x", INT32, (N,), base="x"), Buffer("w", INT32, (N,))),
+    )
+    zero = host("t", "n", Sequential((Assign(cell("w", INT32, integer("t")), integer("t")),),
+                                     (Param("t", INT32),), (Buffer("w", INT32, (N,)),)))  # fmt: skip
+    single = host("t", Affine.number(1), scanned)
+    data = {"M": values(rng, INT32, n, n), "x": values(rng, INT32, n), "s": values(rng, INT32, 1)}
+    data["w"] = BufferValue([0] * n, (n,))
+    steps = (zero, host("k", "n", inner, single, last, largest))
+    return Case(steps, {"n": n}, data, (Buffer("w", INT32, (N,)),))
+
+
+NESTS = {f.__name__: f for f in (lu, jacobi, gramschmidt, recurrence, triangles)}
+
+
+@pytest.mark.parametrize("kind", ["default", "space", "random"])
+@pytest.mark.parametrize("name", NESTS)
+def test_emitted_steps_equal_the_interpreter(name: str, kind: str, tmp_path: Path) -> None:
+    rng = random.Random(f"{name} {kind}")
+    for n in (1, 6, 11) if kind == "default" else (9,):
+        case = NESTS[name](n, rng)
+        chosen, machine = configurations(case, kind, rng)
+        check(case, chosen, tmp_path, machine)
