@@ -25,16 +25,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from campaigns.nest_data import (
+    Grown,
+    Index,
+    Sizes,
+    chosen_sizes,
+    extents_of,
+    random_data,
+    random_number,
+    run_loops,
+    watched_run,
+    with_derived,
+)
+from campaigns.nest_emit import Results, job, run_jobs
 from campaigns.nest_maker import random_nest
 from campaigns.nest_shrink import shrunk
-from campaigns.nest_tree import PRELUDE, Array, Nest, c_text, points
+from campaigns.nest_tree import PRELUDE, Nest, c_text
 from frontend_c.read import CompileCommand, read
 from lifter.lift import LiftedNest, lift
-from lifter.loop_nest import Loop, LoopNest, NestStmt
-from lifter.run_nest import place, run_nest
-from mdh_core.evaluate import Env, EvaluationError, Value, convert, evaluate_scalar, execute
+from lifter.loop_nest import LoopNest
+from lifter.run_nest import run_nest
+from mdh_core.evaluate import Env, EvaluationError, Value
 from mdh_core.expr import ScalarType
-from mdh_core.interpreter import BufferValue, integers, run_steps, same
+from mdh_core.interpreter import BufferValue, integers, row_major, run_steps, same
 from mdh_core.ir import HostLoop, MdhProgram, Step
 from mdh_core.rules import verify
 from mdh_core.source import SourceFile
@@ -44,8 +57,7 @@ MOST_POINTS = 400
 WALL_LIMIT = 20.0  # seconds to read and lift a nest
 GARBAGE = 12345  # in temporaries of the lifted nest before anything is written there
 
-Sizes = dict[str, int]
-Index = tuple[int, ...]
+Buffers = Mapping[str, BufferValue]
 
 
 # --------------------------------------------------------------------------- outcomes
@@ -73,6 +85,8 @@ class Tally:
     runs: int = 0
     dropped: int = 0
     uncompared: int = 0
+    kernels: int = 0
+    declined: int = 0
 
     def add(self, o: Outcome) -> None:
         self.nests += 1
@@ -84,7 +98,7 @@ class Tally:
         self.uncompared += o.status != "refused" and not o.failure and not o.runs
 
     def update(self, other: Tally) -> None:
-        for name in ("nests", "runs", "dropped", "uncompared"):
+        for name in ("nests", "runs", "dropped", "uncompared", "kernels", "declined"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.statuses.update(other.statuses)
         self.codes.update(other.codes)
@@ -98,6 +112,7 @@ class Tally:
             [
                 f"{self.nests} nests, {self.runs} comparisons, {self.uncompared} lifted without any,"
                 f" {self.dropped} runs dropped for large values",
+                f"{self.kernels} calls of kernels, {self.declined} declined",
                 row("status", self.statuses),
                 row("steps", self.kinds),
                 row("codes of refusals", self.codes),
@@ -132,125 +147,50 @@ def time_limit(seconds: float) -> Iterator[None]:
 # --------------------------------------------------------------------------- running
 
 
-class Grown(Exception):  # noqa: N818 - an answer
-    """A value became so large that another order of a sum could round or overflow."""
+class View(BufferValue):
+    """A flat array as one step sees it: in rows; a last row need not be whole."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        self.strides = self.strides or row_major(self.extents)
+
+    def position(self, index: Index) -> int:
+        at = sum(i * s for i, s in zip(index, self.strides, strict=True))
+        inside = all(0 <= i < n for i, n in zip(index[1:], self.extents[1:], strict=True))
+        if not inside or not 0 <= at < len(self.data):
+            raise EvaluationError(f"index {index} is outside of {len(self.data)} elements in {self.extents}")
+        return at
+
+    def copy(self) -> View:
+        return View(list(self.data), self.extents, self.strides)
 
 
-def limit_of(t: object) -> int:
-    if not isinstance(t, ScalarType) or t.kind in ("uint", "bool") or t.bits < 32:
-        return 1 << 70
-    if t.is_float:
-        return 1 << (16 if t.bits == 32 else 40)
-    return 1 << (24 if t.bits == 32 else 52)
-
-
-def watched_run(
-    nest: LoopNest,
-    params: Mapping[str, Value],
-    buffers: Mapping[str, BufferValue],
-    scalars: Mapping[str, Value],
-) -> None:
-    """The nest run as loops; raises ``Grown`` for large values, and where C leaves the meaning undefined."""
-    limits = {b.name: limit_of(b.type) for b in nest.buffers}
-    scalar_limits = {s.name: limit_of(s.type) for s in nest.scalars}
-
-    def small(value: Value, limit: int) -> Value:
-        assert not isinstance(value, tuple)
-        if not math.isfinite(value) or abs(value) > limit:
-            raise Grown
-        return value
-
-    class Watched(dict[str, Value | None]):
-        def __setitem__(self, name: str, value: Value | None) -> None:
-            if value is not None:
-                small(value, scalar_limits.get(name, 1 << 70 if isinstance(value, int) else 1 << 16))
-            super().__setitem__(name, value)
-
-    def store(name: str, index: tuple[int, ...], value: Value) -> None:
-        buffers[name].data[place(buffers[name], index)] = small(value, limits[name])
-
-    env = Env(
-        Watched({**params, **scalars}),
-        {f.name: f for f in nest.functions},
-        load=lambda name, index: buffers[name].data[place(buffers[name], index)],
-        store=store,
-        trap_overflow=True,
-    )
-
-    run_loops(nest.body, env)
-
-
-def run_loops(body: tuple[NestStmt, ...], env: Env) -> None:
-    for s in body:
-        if not isinstance(s, Loop):
-            execute((s,), env)
-            continue
-        low, high = int(evaluate_scalar(s.lower, env)), int(evaluate_scalar(s.upper, env))
-        values = range(low, high, s.step)
-        for i in values:
-            env.variables[s.iterator] = i
-            run_loops(s.body, env)
-        env.variables[s.iterator] = convert(low + len(values) * s.step, s.type)
-
-
-def random_number(kind: str, type_name: str, rng: random.Random, reach: int = 1) -> int | float:
-    match kind:
-        case "index":
-            return rng.randrange(max(1, reach))
-        case "unit":
-            value = rng.choice([-1, 1])
-        case "bit":
-            value = rng.randint(0, 1)
-        case _:
-            value = rng.randint(-4, 7)
-    if type_name.startswith("uint"):
-        return abs(value)
-    return float(value) if type_name in ("float", "double") else value
-
-
-def chosen_sizes(nest: Nest, rng: random.Random, trial: int) -> Sizes:
-    """Sizes with at most ``MOST_POINTS`` statements; the first ones leave few loops empty."""
-    pool = (3, 4, 5, 5, 7) if trial == 0 else SIZES
-    sizes = {n: rng.choice(pool) for n in nest.sizes}
-    while sizes and points(nest, sizes, MOST_POINTS + 1) > MOST_POINTS:
-        name = max(sizes, key=lambda n: sizes[n])
-        if sizes[name] == 0:
-            break
-        sizes[name] -= 1
-    return sizes
-
-
-def extents_of(a: Array, sizes: Sizes) -> tuple[int, ...]:
-    return tuple(max(0, e.at(sizes)) for e in a.extents)
-
-
-def random_data(
-    nest: Nest, sizes: Sizes, rng: random.Random
-) -> tuple[dict[str, list[Value]], dict[str, Value]]:
-    """Contents of the arrays (at least one element each) and the values of the scalars that have one."""
-    arrays: dict[str, list[Value]] = {}
-    for a in nest.arrays:
-        count = max(1, math.prod(extents_of(a, sizes)))
-        reach = a.reach.at(sizes)
-        arrays[a.name] = [random_number(a.data, a.type, rng, reach) for _ in range(count)]
-    scalars: dict[str, Value] = {}
-    for s in nest.scalars:
-        if s.start != "":
-            number = random_number("small", s.type, rng) if s.start is None else int(s.start)
-            scalars[s.name] = float(number) if s.type in ("float", "double") else number
-    return arrays, scalars
-
-
-def shapes(lifted: LiftedNest, params: Mapping[str, Value]) -> dict[str, tuple[Index, Index]]:
-    """Inner extents and strides of the buffers as the steps see them."""
-    ints = integers(params)
-    out: dict[str, tuple[Index, Index]] = {}
-    for p in lifted.programs:
-        for b in p.buffers:
-            inner = tuple(1 if e is None else max(0, e.evaluate(ints)) for e in b.extents[1:])
-            strides = () if b.strides is None else tuple(s.evaluate(ints) for s in b.strides)
-            out.setdefault(b.name, (inner, strides) if b.rank else ((), ()))
+def seen_as(program: MdhProgram, params: Mapping[str, Value], buffers: Mapping[str, BufferValue]) -> Buffers:
+    """The buffers in the program's shapes, with the same elements."""
+    ints, out = integers(params), {}
+    for b in program.buffers:
+        value = buffers[b.name]
+        if b.rank != len(value.extents) or b.strides is not None:
+            inner = tuple(0 if e is None else max(0, e.evaluate(ints)) for e in b.extents[1:])
+            strides = () if b.strides is None else tuple(x.evaluate(ints) for x in b.strides)
+            value = View(value.data, (0, *inner) if b.rank else (), strides)
+        out[b.name] = value
     return out
+
+
+def run_shaped(
+    steps: Sequence[Step], params: Mapping[str, Value], buffers: Buffers, split: random.Random | None
+) -> None:
+    """``run_steps`` for steps that may see one flat array in different shapes."""
+    for s in steps:
+        if isinstance(s, HostLoop):
+            for i in range(s.size.evaluate(integers(params))):
+                run_shaped(s.body, {**params, s.iterator: i}, buffers, split)
+        elif isinstance(s, MdhProgram):
+            run_steps((s,), params, seen_as(s, params, buffers), split=split)
+        else:
+            run_steps((s,), params, buffers)
 
 
 def compared(nest: Nest, lifted: LiftedNest, sizes: Sizes, rng: random.Random) -> str:
@@ -275,20 +215,7 @@ def difference(
     params = with_derived(source, params)
     if not assumptions_hold(lifted.program, params):
         return ""
-    found = shapes(lifted, params)
-    start: dict[str, BufferValue] = {}
-    for name, data in arrays.items():
-        inner, strides = found.get(name, ((), ()))
-        if name in extents:
-            data = data + data[-1:] * (math.prod(extents[name]) - len(data))
-            start[name] = BufferValue(data, extents[name])
-        elif inner:
-            row = math.prod(inner)
-            rows = -(-len(data) // row) if row else 0
-            data = data + data[-1:] * (rows * row - len(data))
-            start[name] = BufferValue(data, (rows, *inner), strides)
-        else:
-            start[name] = BufferValue(data, (len(data),))
+    start = {name: BufferValue(data, extents.get(name, (len(data),))) for name, data in arrays.items()}
     watched_run(source, params, {n: b.copy() for n, b in start.items()}, scalars)
     expected = {n: b.copy() for n, b in start.items()}
     after = {s.name: scalars[s.name] for s in source.scalars if s.name in scalars}
@@ -300,7 +227,7 @@ def difference(
     for b in lifted.temporaries:
         sides = tuple(0 if e is None else max(0, e.evaluate(ints)) for e in b.extents)
         got[b.name] = BufferValue([GARBAGE] * math.prod(sides), sides)
-    run_steps(lifted.program, params, got, split=rng if rng.random() < 0.5 else None)
+    run_shaped(lifted.program, params, got, rng if rng.random() < 0.5 else None)
     for name in arrays:
         if not all(map(same, got[name].data, expected[name].data)):
             return f"`{name}` is {got[name].data}, not {expected[name].data}"
@@ -320,15 +247,6 @@ def assumptions_hold(steps: Sequence[Step], params: Mapping[str, Value]) -> bool
             if not all(assumptions_hold(s.body, {**params, s.iterator: i}) for i in values):
                 return False
     return True
-
-
-def with_derived(source: LoopNest, params: dict[str, Value]) -> dict[str, Value]:
-    """Hoisted invariants are values of their own only by name."""
-    params = dict(params)
-    for p in source.params:
-        if p.value not in ("", p.name):
-            params[p.name] = eval(p.value.replace("/", "//"), {}, dict(params))
-    return params
 
 
 class Reach(dict[tuple[str, Index], Value]):
@@ -469,15 +387,17 @@ def check_text(text: str) -> LiftedNest | Outcome:
 def check(nest: Nest, seed: int = 0, trials: int = 3) -> Outcome:
     """The nest through the frontend and the lifter, and its steps against its loops."""
     lifted = check_text(c_text(nest))
-    if isinstance(lifted, Outcome):
-        return lifted
+    return lifted if isinstance(lifted, Outcome) else check_lifted(nest, lifted, seed, trials)
+
+
+def check_lifted(nest: Nest, lifted: LiftedNest, seed: int, trials: int) -> Outcome:
     rng = random.Random(seed)
     runs = dropped = 0
     broken = [str(v) for p in lifted.programs for v in verify(p)]
     if broken:
         return Outcome(lifted.status, failure="a rule of the representation is broken", detail=broken[0])
     for trial in range(trials):
-        sizes = chosen_sizes(nest, rng, trial)
+        sizes = chosen_sizes(nest, rng, (3, 4, 5, 5, 7) if trial == 0 else SIZES, MOST_POINTS)
         try:
             with time_limit(WALL_LIMIT):
                 differs = compared(nest, lifted, sizes, rng)
@@ -523,37 +443,98 @@ def found_text(nest: Nest, title: str, detail: str = "") -> str:
     return comment.replace("\n   */", " */") + prelude + c_text(nest)
 
 
+def check_emitted(nests: Mapping[int, tuple[Nest, LiftedNest]]) -> Results:
+    """Kernels of lifted nests by seed, in one program."""
+    jobs, failed = [], {}
+    for seed, (nest, lifted) in nests.items():
+        try:
+            with time_limit(WALL_LIMIT):
+                jobs.append(job(seed, nest, lifted))
+        except TooSlow:
+            failed[seed] = ("emit: too slow", "")
+        except Exception as error:
+            found = raised("emit", error)
+            failed[seed] = (found.failure, found.detail)
+    results = run_jobs(jobs)
+    results.failures |= failed
+    return results
+
+
+def check_all(nest: Nest, seed: int, trials: int, emitted: bool) -> Outcome:
+    """``check``, and the kernel of this nest alone."""
+    lifted = check_text(c_text(nest))
+    if isinstance(lifted, Outcome):
+        return lifted
+    outcome = check_lifted(nest, lifted, seed, trials)
+    if emitted and not outcome.failure:
+        failures = check_emitted({seed: (nest, lifted)}).failures
+        if seed in failures:
+            return Outcome(lifted.status, failure=failures[seed][0], detail=failures[seed][1])
+    return outcome
+
+
 def failure_of(seed: int, nest: Nest, outcome: Outcome, small: bool = True) -> Failure:
     """The failure with a minimal nest."""
     if not small:
         return Failure(seed, outcome.failure, outcome.detail, nest)
-    kind = outcome.failure.split(":")[0] if "slow" not in outcome.failure else outcome.failure
+    whole = outcome.failure.startswith("emit") or "slow" in outcome.failure
+    kind = outcome.failure if whole else outcome.failure.split(":")[0]
+    emitted = kind.startswith("emit")
+
+    def found(candidate: Nest) -> Outcome:
+        return check_all(candidate, seed, 1 if emitted else 6, emitted)
 
     def fails(candidate: Nest) -> bool:
-        found = check(candidate, seed, 6)
-        return found.failure.startswith(kind) and ("slow" in found.failure) == ("slow" in kind)
+        failure = found(candidate).failure
+        return failure.startswith(kind) and ("slow" in failure) == ("slow" in kind)
 
-    smallest = shrunk(nest, fails)
-    again = check(smallest, seed, 6)
+    smallest = shrunk(nest, fails, 120.0 if emitted else 60.0)
+    again = found(smallest)
     return Failure(seed, again.failure or outcome.failure, again.detail or outcome.detail, smallest)
 
 
-def part_of_campaign(seeds: range, small: bool, trials: int) -> tuple[Tally, list[Failure]]:
+@dataclass(frozen=True)
+class Settings:
+    small: bool = True  # shrink failures
+    trials: int = 3
+    emit: bool = False
+
+
+def part_of_campaign(seeds: range, settings: Settings) -> tuple[Tally, list[Failure]]:
     tally, failures = Tally(), []
+    lifted_nests: dict[int, tuple[Nest, LiftedNest]] = {}
+    failed: dict[int, tuple[Nest, Outcome]] = {}
     for seed in seeds:
         nest = random_nest(seed)
-        outcome = check(nest, seed, trials)
+        lifted = check_text(c_text(nest))
+        if isinstance(lifted, Outcome):
+            outcome = lifted
+        else:
+            outcome = check_lifted(nest, lifted, seed, settings.trials)
+            if not outcome.failure:
+                lifted_nests[seed] = nest, lifted
         tally.add(outcome)
         if outcome.failure:
-            failures.append(failure_of(seed, nest, outcome, small))
+            failed[seed] = nest, outcome
+    if settings.emit:
+        results = check_emitted(lifted_nests)
+        tally.kernels += results.ran
+        tally.declined += results.declined
+        for seed, (failure, detail) in results.failures.items():
+            nest, lifted = lifted_nests[seed]
+            tally.statuses[lifted.status] -= 1
+            tally.statuses["failed"] += 1
+            failed[seed] = nest, Outcome(lifted.status, failure=failure, detail=detail)
+    for seed, (nest, outcome) in failed.items():
+        failures.append(failure_of(seed, nest, outcome, settings.small))
     return tally, failures
 
 
 def campaign(
-    seed: int, count: int, jobs: int, small: bool = True, trials: int = 3, progress: bool = False
+    seed: int, count: int, jobs: int, settings: Settings = Settings(), progress: bool = False
 ) -> tuple[Tally, list[Failure]]:
     """Nests of the seeds ``seed``, ``seed + 1``, …"""
-    width = 50
+    width = 25
     chunks = [range(s, min(s + width, seed + count)) for s in range(seed, seed + count, width)]
     tally, failures = Tally(), []
     start = time.monotonic()
@@ -570,10 +551,10 @@ def campaign(
 
     if jobs == 1:
         for chunk in chunks:
-            note(part_of_campaign(chunk, small, trials))
+            note(part_of_campaign(chunk, settings))
     else:
         with ProcessPoolExecutor(jobs) as pool:
-            for part in pool.map(part_of_campaign, chunks, [small] * len(chunks), [trials] * len(chunks)):
+            for part in pool.map(part_of_campaign, chunks, [settings] * len(chunks)):
                 note(part)
     if progress:
         print(file=sys.stderr)
@@ -594,11 +575,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.show:
         nest = random_nest(options.seed)
         print(c_text(nest))
-        print(check(nest, options.seed, options.trials))
+        print(check_all(nest, options.seed, options.trials, options.emit))
         return 0
-    tally, failures = campaign(
-        options.seed, options.count, options.jobs, not options.no_shrink, options.trials, progress=True
-    )
+    settings = Settings(not options.no_shrink, options.trials, options.emit)
+    tally, failures = campaign(options.seed, options.count, options.jobs, settings, progress=True)
     print(tally.text())
     kinds = Counter(f.failure for f in failures)
     for f in {f.failure: f for f in reversed(failures)}.values():

@@ -160,7 +160,9 @@ def _read(source: SourceFile, flags: list[str], stubs: Path) -> tuple[ReadResult
     missing: list[str] = []
     while True:
         result = read(source, CompileCommand(flags=tuple(flags), directory=str(Path(source.path).parent)))
-        found = [m[1] for d in result.diagnostics if (m := re.match(r"header `(.*)` is not found", d.message))]
+        found = [
+            m[1] for d in result.diagnostics if (m := re.match(r"header `(.*)` is not found", d.message))
+        ]
         if not found or found[0] in missing or len(missing) >= _MOST_STUBS or ".." in found[0]:
             return result, missing
         missing.append(found[0])
@@ -281,7 +283,7 @@ def main(words: Sequence[str] | None = None) -> int:
             for path in choose(root, given.per_source)
         ][: given.limit]  # fmt: skip
         with ThreadPoolExecutor(given.jobs) as pool:
-            answers = list(pool.map(lambda pair: in_child(*pair, given.time), chosen))
+            answers = list(pool.map(lambda pair: in_child(pair[0], pair[1], given.time), chosen))
     if given.json:
         Path(given.json).write_text("".join(json.dumps(a) + "\n" for a in answers), encoding="utf-8")
     print(tally(answers))

@@ -19,7 +19,7 @@
 void avg_pool(int h, int w, int c, int k, int oh, int ow, const double *img, double *out)
 {
     (void)h;
-#pragma mdh
+#pragma mdh noalias(img, out)
     for (int y = 0; y < oh; y++)
         for (int x = 0; x < ow; x++)
             for (int ch = 0; ch < c; ch++) {

@@ -17,7 +17,7 @@ void game_of_life(int steps, int h, int w, unsigned char *cell, unsigned char *n
 {
     int t, y, x;
 
-#pragma mdh
+#pragma mdh noalias(cell, next)
     for (t = 0; t < steps; t++) {
         for (y = 0; y < h; y++)
             for (x = 0; x < w; x++) {

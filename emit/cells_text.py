@@ -1,3 +1,63 @@
+"""The cells of a nest's result as C: where unfinished ones are kept, how they begin and how they end.
+
+``Nest.results`` says where: not at all ("direct"), in the output ("in place"), in temporaries ("parts", one
+set for each part of reduced dimensions that threads share).  The first visit of a cell starts from its
+initial value, the last one is followed by the epilogue; "parts" are combined by a pass over all cells.
+
+Which visit is the first is known from the loops around it.  Not so where the domain decides which
+points contribute to a cell (``ragged``): then a pass before the loops ``prepares`` all cells.  And where
+a cell without contributions is not stored, or has no neutral element to start from, a flag per cell
+counts whether there was one (``counted``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from emit.c_text import c_type, constant
+from emit.domain_text import DomainText
+from emit.kernel_text import Allocation, Context, Lines, product_text
+from lowering.domains import Rows
+from lowering.lower import Loop, Nest, loop_range, size_name
+from mdh_core.combine import CombineFunction
+from mdh_core.expr import Binary, Load, Select, Type, Var, as_affine
+from mdh_core.ir import Dim
+
+
+class CellsText:
+    """Reads and writes the cells of one nest."""
+
+    def __init__(self, nest: Nest, context: Context, out: Lines) -> None:
+        self.nest = nest
+        self.context = context
+        self.out = out
+        self.program = nest.program
+        self.function: CombineFunction | None = nest.program.hom.function
+        self.types: tuple[Type, ...] = nest.program.component_types
+        self.concatenated = {d.name for d in nest.program.hom.dims_of("cc")}
+        self.domain = DomainText(nest.program)
+        self.ragged = bool(self.domain.contributions)
+        self.prepared = self.ragged and nest.results != "direct"
+        self.visits: list[str] = []  # conditions that hold on the first visit of a cell
+        self.slots: list[tuple[str, str, int, int | None]] = []  # reduced loops on threads
+        self.parts: list[str] = []  # temporaries of unfinished cells, one per component
+        self.flags = ""  # temporary that says which parts have a contribution
+
+    @property
+    def has_initial(self) -> bool:
+        return all(e is not None for e in self.program.out.initial)
+
+    @property
+    def counted(self) -> bool:
+        """Whether contributions to a cell are counted."""
+        if not self.ragged or self.function is None:
+            return False
+        separate = self.nest.results == "parts" and not self.parts_are_seeded
+        return not self.has_initial or (separate and self.function.identity is None)
+
+    # ------------------------------------------------------------------ before the loops
+
     def _allocate_parts(self) -> None:
         reduced = {d.name for d in self.program.hom.dims_of("pw")}
         bound = self.nest.loops[self.nest.threads[0] : self.nest.threads[1]]
@@ -13,6 +73,37 @@
             self.parts.append(name)
             count = product_text([*factors, *cells])
             self.context.allocations.append(Allocation(name, c_type(t), str(count)))
+        if self.counted:
+            self.flags = self.context.names.new("counted")
+            count = product_text([*factors, *cells])
+            self.context.allocations.append(Allocation(self.flags, "_Bool", str(count)))
+
+    def prepare(self) -> None:
+        """Start values for all cells, where it is not known which visit will be the first."""
+        components, in_place = range(len(self.types)), self.nest.results == "in place"
+        if in_place or self.parts_are_seeded:
+
+            def start() -> None:
+                targets = [self.stored(c) if in_place else self.part(c) for c in components]
+                values = self._named([self.initial(c) for c in components])
+                for target, value in zip(targets, values, strict=True):
+                    self.out.add(f"{target} = {value};")
+
+            if not in_place or not all(map(self._continues, components)):
+                self._over_cells(start)
+            return
+        assert self.function is not None
+        identity = self.function.identity
+        p = self.context.names.new("p")
+        count = str(product_text([f"({self.slot_count})", f"({self.cell_count})"]))
+        self.out.add("#pragma omp parallel for schedule(static)")
+        with self.out.block(f"for (long {p} = 0; {p} < {count}; {p}++)"):
+            if self.counted:
+                self.out.add(f"{self.flags}[{p}] = 0;")
+            for c, (part, t) in enumerate(zip(self.parts, self.types, strict=True)):
+                zero = f"({c_type(t)}){{0}}"  # any value
+                value = zero if identity is None else constant(identity[c].value, identity[c].type)
+                self.out.add(f"{part}[{p}] = {value};")
 
     def _trips(self, loop: Loop) -> int | str:
         """Parts of a loop that are not empty for every position of the loops around it."""
@@ -27,6 +118,14 @@
         if known is not None:
             return -(-known // loop.size)
         return n if loop.size == 1 else f"(({n} + {loop.size - 1})/{loop.size})"
+
+    def _continues(self, c: int) -> bool:
+        """Whether component ``c`` starts from what its output cell holds."""
+        initial = self.program.out.initial[c]
+        store = next(s for s in self.program.out.stores if s.plain == c)
+        if not isinstance(initial, Load) or initial.buffer != store.buffer:
+            return False
+        return tuple(map(as_affine, initial.index)) == store.index
 
     # ------------------------------------------------------------------ unfinished and finished cells
 
@@ -65,15 +164,20 @@
 
     def part(self, c: int) -> str:
         """The temporary that keeps component ``c`` of the current cell."""
+        return f"{self.parts[c]}[{self._part_number()}]"
+
+    def flag(self) -> str:
+        """Whether the current cell's part has a contribution."""
+        return f"{self.flags}[{self._part_number()}]"
+
+    def _part_number(self) -> str:
         slot, cell = self.slot(), self.cell()
         if slot == "0":
-            return f"{self.parts[c]}[{cell}]"
+            return cell
         if self.cell_count == "1":
-            return f"{self.parts[c]}[{slot}]"
+            return slot
         at = slot if slot.replace("_", "a").isalnum() else f"({slot})"
-        return f"{self.parts[c]}[{at}*({self.cell_count}) + {cell}]" if cell != "0" else (
-            f"{self.parts[c]}[{at}*({self.cell_count})]"
-        )
+        return f"{at}*({self.cell_count}) + {cell}" if cell != "0" else f"{at}*({self.cell_count})"
 
     def stored(self, c: int) -> str:
         """The output cell that keeps component ``c`` (results "in place")."""
@@ -140,29 +244,164 @@
 
     def every_cell(self, initial_only: bool) -> None:
         """A pass over all cells: store the initial value, or combine the parts and store."""
+        if not initial_only:
+            self._over_cells(self._combine_parts)
+            return
+        with ExitStack() as stack:
+            if given := self.domain.given():
+                stack.enter_context(self.out.block(f"if ({given})"))
+            self._over_cells(
+                lambda: self.store_all(self._named([self.initial(c) for c in range(len(self.types))]))
+            )
+
+    def _over_cells(self, write: Callable[[], None]) -> None:
+        """Loops over all positions of the result, those of the domain, around what ``write`` writes."""
         dims = self.program.hom.dims_of("cc")
         saved = dict(self.context.at)
         for d in self.program.hom.dims_of("pw"):
             self.context.at[d.name] = "0"
         with ExitStack() as stack:
-            if dims:
-                collapse = f" collapse({len(dims)})" if len(dims) > 1 else ""
-                self.out.add(f"#pragma omp parallel for{collapse} schedule(static)")
-            for k, d in enumerate(dims):
-                v = self.context.names.new(d.name)
-                head = f"for (long {v} = 0; {v} < {size_name(d.name)}; {v}++)"
-                if k == len(dims) - 1:
-                    stack.enter_context(self.out.block(head))
-                else:
-                    self.out.add(head)
-                    self.out.indent += 1
-                    stack.callback(self._dedent)
-                self.context.at[d.name] = v
-            if initial_only:
-                self.store_all(self._named([self.initial(c) for c in range(len(self.types))]))
-            else:
-                self._combine_parts()
+            self.loops_over(dims, stack, shared=len(dims))
+            write()
         self.context.at = saved
+
+    def loops_over(self, dims: tuple[Dim, ...], stack: ExitStack, shared: int) -> None:
+        """Loops over single indices of ``cc`` dimensions; threads share the first ``shared`` of them.
+
+        Where there is a domain, they share the first only: the bounds of others depend on it.
+        """
+        loops = [Loop(d.name, 0, 1, None, "sequential") for d in dims]
+        rows = self.domain.positions
+        if rows:
+            shared = min(shared, 1)
+        for d in dims:
+            self.context.at[d.name] = "0"
+        for k, loop in enumerate(loops):
+            v = self.context.names.new(loop.dim)
+            lines, head = self.head(loop, v, loops[k + 1 :], rows)
+            self.out.add(*lines)
+            if k == 0 and shared:
+                collapse = f" collapse({shared})" if shared > 1 else ""
+                schedule = "guided" if rows else "static"
+                self.out.add(f"#pragma omp parallel for{collapse} schedule({schedule})")
+            if k >= shared - 1:
+                stack.enter_context(self.out.block(head))
+            else:
+                self.out.add(head)
+                self.out.indent += 1
+                stack.callback(self._dedent)
+            self.context.at[loop.dim] = v
+
+    def _dedent(self) -> None:
+        self.out.indent -= 1
+
+    def whole(self, loop: Loop, reach: int) -> bool:
+        """Whether parts of ``reach`` elements are never clipped: a known size that they divide."""
+        n = self.program.dim(loop.dim).size.constant
+        return n is not None and n % reach == 0 and self.ordered(loop.dim)
+
+    def ordered(self, dim: str) -> bool:
+        layers = [x.layer for x in self.nest.loops if x.dim == dim]
+        return layers == sorted(layers)
+
+    def head(
+        self, loop: Loop, variable: str, inner: list[Loop] | tuple[Loop, ...], rows: Rows
+    ) -> tuple[list[str], str]:
+        """Lines that compute where the loop begins and ends, and the ``for``.
+
+        inner   loops that begin inside of this one
+        rows    constraints of the domain that the loop obeys
+        """
+        lines, first, end = self.bounds(loop, variable, inner, rows)
+        step = f"{variable} += {loop.size}" if loop.size != 1 else f"{variable}++"
+        return lines, f"for (long {variable} = {first}; {variable} < {end}; {step})"
+
+    def bounds(
+        self,
+        loop: Loop,
+        variable: str,
+        inner: list[Loop] | tuple[Loop, ...],
+        rows: Rows,
+        aligned: bool = True,
+    ) -> tuple[list[str], str, str]:
+        """Lines, and the texts of the first index and of the end.
+
+        Parts of more than one element begin at multiples of their size behind the loop's own start, unless
+        they need not be ``aligned``.
+        """
+        at, n = self.context.at, size_name(loop.dim)
+        start, own = at[loop.dim], [x for x in inner if x.dim == loop.dim]
+        lines: list[str] = []
+        ends = self.domain.ends(loop, inner, rows, at)
+        reach = None if loop.count is None else loop.count * loop.size
+        if reach is not None:
+            ends.insert(0, f"{start} + {reach}" if start != "0" else str(reach))
+        if reach is None or not self.whole(loop, reach):
+            ends.insert(0, n)
+        end = self._least(f"{variable}_end", ends, lines)
+        starts = self.domain.starts(loop, inner, rows, at)
+        if own and loop_range(own, loop.dim) is None:  # inner loops over everything leave no part empty
+            starts = []
+        if not starts:
+            return lines, start, end
+        if loop.size == 1 or not aligned:
+            return lines, self._greatest(f"{variable}_first", [start, *starts], lines), end
+        first = self.context.names.new(f"{variable}_first")
+        lines.append(f"long {first} = {start};")
+        spare = loop.size - (loop_range(own, loop.dim) or 1)
+        for text in starts:
+            bound = self._name(f"{variable}_from", text, lines)
+            steps = f"({bound} - {first}{f' + {spare}' if spare else ''})/{loop.size}*{loop.size}"
+            lines.append(f"if ({bound} > {first}) {first} += {steps};")
+        return lines, first, end
+
+    def counts(
+        self, loop: Loop, variable: str, inner: Sequence[Loop], rows: Rows
+    ) -> tuple[list[str], str, str]:
+        """As ``bounds``, for a loop that counts parts from the current index."""
+        at, size = self.context.at, loop.size
+        start, own = at[loop.dim], [x for x in inner if x.dim == loop.dim]
+        back = "" if start == "0" else f" - {start}" if start.replace("_", "a").isalnum() else f" - ({start})"
+        lines: list[str] = []
+
+        def number(text: str, spare: int) -> str:
+            if size == 1:
+                return text + back
+            return f"({text}{back}{f' + {spare}' if spare else ''})/{size}"
+
+        ends = [size_name(loop.dim), *self.domain.ends(loop, inner, rows, at)]
+        end = self._least(f"{variable}_end", [str(loop.count), *(number(e, size - 1) for e in ends)], lines)
+        spare = size - (loop_range(own, loop.dim) or 1)
+        starts = [number(text, spare) for text in self.domain.starts(loop, inner, rows, at)]
+        return lines, self._greatest(f"{variable}_first", ["0", *starts], lines), end
+
+    def _name(self, wish: str, text: str, lines: list[str]) -> str:
+        """A constant for a text that is more than a name."""
+        if text.replace("_", "a").isalnum():
+            return text
+        name = self.context.names.new(wish)
+        lines.append(f"const long {name} = {text};")
+        return name
+
+    def _least(self, wish: str, texts: list[str], lines: list[str]) -> str:
+        return self._extreme(wish, texts, "<", lines)
+
+    def _greatest(self, wish: str, texts: list[str], lines: list[str]) -> str:
+        return self._extreme(wish, texts, ">", lines)
+
+    def _extreme(self, wish: str, texts: list[str], sign: str, lines: list[str]) -> str:
+        """The name of the least or greatest of some texts."""
+        first, *others = dict.fromkeys(texts)
+        if not others:
+            return first
+        name = self.context.names.new(wish)
+        if len(others) == 1:
+            (other,) = others
+            lines.append(f"const long {name} = {other} {sign} {first} ? {other} : {first};")
+            return name
+        lines.append(f"long {name} = {first};")
+        lines += [f"if ({other} {sign} {name}) {name} = {other};" for other in others]
+        return name
 
     def _replaced(self, left: list[str], right: list[str]) -> bool:
         """Write ``if (better) left = right;`` where that is all the operator does (arg-min and its like)."""
@@ -191,13 +430,38 @@
             name = self.context.names.new("whole")
             self.out.add(f"{c_type(t)} {name} = {self.parts[c]}[{cell}];")
             names.append(name)
+        have = ""
+        if self.counted:
+            have = self.context.names.new("have")
+            self.out.add(f"_Bool {have} = {self.flags}[{cell}];")
         if self.slot_count != "1":
             s = self.context.names.new("part")
             cells = "" if self.cell_count == "1" else f"*({self.cell_count})"
             with self.out.block(f"for (long {s} = 1; {s} < {self.slot_count}; {s}++)"):
                 at = f"{s}{cells}" if cell == "0" else f"{s}{cells} + {cell}"
-                self.accumulate(names, [f"{p}[{at}]" for p in self.parts])
-        self.store_all(names if self.parts_are_seeded else self.with_initial(names))
+                parts = [f"{p}[{at}]" for p in self.parts]
+                if have:
+                    self.out.add(f"if (!{self.flags}[{at}]) continue;")
+                    self.add_or_set(have, names, parts)
+                else:
+                    self.accumulate(names, parts)
+        if not have:
+            self.store_all(names if self.parts_are_seeded else self.with_initial(names))
+            return
+        with self.out.block(f"if ({have})"):
+            self.store_all(self.with_initial(names))
+            if self.has_initial:
+                self.out.middle("} else {")
+                self.store_all(self._named([self.initial(c) for c in range(len(self.types))]))
+
+    def add_or_set(self, have: str, left: list[str], right: list[str]) -> None:
+        """``left = left ⊛ right``, or ``left = right`` where ``have`` says that there is nothing yet."""
+        with self.out.block(f"if ({have})"):
+            self.accumulate(left, right)
+            self.out.middle("} else {")
+            for a, v in zip(left, right, strict=True):
+                self.out.add(f"{a} = {v};")
+            self.out.add(f"{have} = 1;")
 
     def accumulate(self, left: list[str], right: list[str]) -> None:
         """``left = left ⊛ right`` for scalar texts."""

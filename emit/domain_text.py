@@ -79,8 +79,10 @@ class DomainText:
         return " || ".join(dict.fromkeys(tests)) or None
 
     def given(self) -> str | None:
-        """The condition on the parameters alone."""
-        return " && ".join(self._not_negative(r, {}) for r in self.over_params) or None
+        """The condition on the parameters alone; None: there is none, "0": it never holds."""
+        if any(r.is_constant and r.const < 0 for r in self.over_params):
+            return "0"
+        return " && ".join(self._not_negative(r, {}) for r in self.over_params if r.terms) or None
 
     # ------------------------------------------------------------------ bounds of loops
 

@@ -28,7 +28,7 @@ from mdh_core.expr import (
     Type,
     Unary,
     Var,
-    affine_index,
+    as_affine,
     walk,
 )
 from mdh_core.ir import MdhProgram
@@ -220,11 +220,31 @@ class Context:
                 access = self.program.inp.accesses[k]
                 return self.subscript(access.buffer, access.index)
             case Load(buffer=buffer, index=index):
-                return self.subscript(buffer, affine_index(index))
+                known = self.known_index(index)
+                return self.subscript(buffer, known) if known is not None else self._gathered(buffer, index)
             case Result(component=c):
                 return self.results[c]
             case _:
                 raise AssertionError(e)
+
+    def known_index(self, index: tuple[Expr, ...]) -> tuple[Affine, ...] | None:
+        """Indices that are affine in dimensions and parameters, or None: they are computed from data."""
+        known = self.at.keys() | {p.name for p in self.program.params}
+        found = [as_affine(e) for e in index]
+        affine = tuple(a for a in found if a is not None and a.names <= known)
+        return affine if len(affine) == len(index) else None
+
+    def _gathered(self, buffer: str, index: tuple[Expr, ...]) -> str:
+        """A cell at computed indices."""
+        place, terms = self.place(buffer), []
+        for e, stride in zip(index, place.strides, strict=True):
+            known = self.known_index((e,))
+            if known is not None:
+                terms += self._term(known[0], stride, "")
+            else:
+                text = f"(long){self.scalar(e, 14)}"
+                terms.append(text if stride == 1 else f"{text}*{stride}")
+        return f"{place.name}[{' + '.join(terms) or '0'}]"
 
     @staticmethod
     def _integer(text: str, t: Type) -> str:
@@ -342,9 +362,6 @@ class VectorPrinter:
                     access = self.context.program.inp.accesses[k]
                     if any(a.coefficient(dim) for a in access.index):
                         return True
-                case Load(index=index):
-                    if any(a.coefficient(dim) for a in affine_index(index)):
-                        return True
                 case Result(component=c) if c in self.results:
                     return True
                 case _:
@@ -372,6 +389,20 @@ class VectorPrinter:
             raise NotVector
         return f"*(const {self.vectors.unaligned(t)} *)&{self.context.subscript(buffer, index)}"
 
+    def _lane_by_lane(self, e: Expr) -> str:
+        """An expression that is computed for each lane on its own."""
+        if any(isinstance(n, Var) and n.name in self.variables for n in walk(e)):
+            raise NotVector
+        context, dim = self.context, self.vectors.dim
+        lane, lanes = context.names.new("lane"), context.names.new("v")
+        saved = context.at[dim]
+        context.at[dim] = lane if saved == "0" else f"{saved} + {lane}"
+        text = context.scalar(e)
+        context.at[dim] = saved
+        t = self.vectors.type(e.type)
+        loop = f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"
+        return f"({{ {t} {lanes}; {loop} {lanes}[{lane}] = {text}; {lanes}; }})"
+
     def _vector(self, e: Expr) -> str:
         match e:
             case Var(name=name) if name in self.variables:
@@ -384,7 +415,8 @@ class VectorPrinter:
                     raise NotVector
                 return self._load(t, access.buffer, access.index)
             case Load(buffer=buffer, index=index, type=t):
-                return self._load(t, buffer, affine_index(index))
+                known = self.context.known_index(index)
+                return self._lane_by_lane(e) if known is None else self._load(t, buffer, known)
             case Unary(op="-" | "~" as op, a=a):
                 return f"({op}{self._vector(a)})"
             case Binary(op=op, a=a, b=b, type=t) if op not in COMPARISONS | LOGICAL:
@@ -404,7 +436,9 @@ class VectorPrinter:
 
     def _select(self, cond: Expr, then: Expr, other: Expr, t: Type) -> str:
         if not isinstance(t, ScalarType) or any(
-            isinstance(n, Call) or (isinstance(n, Binary) and n.op in "/%" and n.type.is_integer)
+            isinstance(n, Call)
+            or (isinstance(n, Load) and self.context.known_index(n.index) is None)
+            or (isinstance(n, Binary) and n.op in "/%" and n.type.is_integer)
             for arm in (then, other)
             for n in walk(arm)
         ):

@@ -25,6 +25,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from emit.c_text import affine_text, c_type
+from emit.cells_text import CellsText
 from emit.kernel_text import (
     Allocation,
     Context,
@@ -33,20 +34,14 @@ from emit.kernel_text import (
     Place,
     VectorPrinter,
     Vectors,
-    product_text,
 )
 from emit.tile_text import Tile
 from lowering.lower import Loop, Nest, Pack, loop_range, size_name
-from mdh_core.combine import CombineFunction
 from mdh_core.expr import (
     Affine,
-    Binary,
     Call,
     Load,
     ScalarType,
-    Select,
-    Type,
-    Var,
     named_values,
     straight_line,
     walk,
@@ -60,22 +55,15 @@ def _power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
 
 
-class NestText:
+class NestText(CellsText):
     """Writes one nest into ``out``."""
 
     def __init__(self, nest: Nest, context: Context, out: Lines) -> None:
-        self.nest = nest
-        self.context = context
-        self.out = out
-        self.program = nest.program
-        self.function: CombineFunction | None = nest.program.hom.function
-        self.types: tuple[Type, ...] = nest.program.component_types
-        self.concatenated = {d.name for d in nest.program.hom.dims_of("cc")}
+        super().__init__(nest, context, out)
         self.scope = nest.accumulate if self.function is not None else nest.tile
-        self.visits: list[str] = []  # conditions that hold on the first visit of a cell
-        self.slots: list[tuple[str, str, int, int | None]] = []  # reduced loops on threads
         self.began: dict[str, str] = {}  # where a thread's share of a dimension begins
-        self.parts: list[str] = []  # temporaries of unfinished cells, one per component
+        # a cell to which nothing contributes is stored all the same: by the local tile
+        self.outer_rows = self.domain.positions if nest.results == "direct" else self.domain.rows
 
     # ------------------------------------------------------------------ outline
 
@@ -91,9 +79,12 @@ class NestText:
             if all(e is not None for e in program.out.initial):
                 self.every_cell(initial_only=True)
             return
+        given = self.domain.given()
+        if given == "0":
+            return
         with ExitStack() as stack:
-            if outer:
-                condition = " && ".join(f"{size_name(d)} > 0" for d in outer)
+            conditions = [f"{size_name(d)} > 0" for d in outer]
+            if condition := " && ".join([*conditions, *([given] if given else [])]):
                 stack.enter_context(self.out.block(f"if ({condition})"))
             if reduced and not self._never_empty(reduced):
                 empty = " || ".join(f"{size_name(d)} <= 0" for d in reduced)
@@ -114,6 +105,8 @@ class NestText:
     def _body(self) -> None:
         if self.nest.results == "parts":
             self._allocate_parts()
+        if self.prepared:
+            self.prepare()
         self._level(0)
         if self.nest.results == "parts":
             self.every_cell(initial_only=False)
@@ -133,7 +126,7 @@ class NestText:
             elif self._is_tile_row(k):
                 self._tile_row(k)
             else:
-                with self._loop(self.nest.loops[k]):
+                with self._loop(k):
                     self._level(k + 1)
         self.context.places = saved
 
@@ -146,34 +139,18 @@ class NestText:
         k = of_dim.index(loop)
         return loop.dim if k == len(of_dim) - 1 else f"{loop.dim}_{k + 1}"
 
-    def _head(self, loop: Loop, variable: str) -> tuple[str | None, str]:
-        """A line that computes the end (or None), and the ``for``."""
-        line, end = self._end(loop, variable)
-        step = f"{variable} += {loop.size}" if loop.size != 1 else f"{variable}++"
-        return line, f"for (long {variable} = {self.context.at[loop.dim]}; {variable} < {end}; {step})"
-
-    def _end(self, loop: Loop, variable: str) -> tuple[str | None, str]:
-        """Where a loop that starts at the current index ends: a line that computes it (or None), its text."""
-        start, n = self.context.at[loop.dim], size_name(loop.dim)
-        if loop.count is None:
-            return None, n
-        reach = loop.count * loop.size
-        value = f"{start} + {reach}" if start != "0" else str(reach)
-        if self._whole(loop, reach):
-            return None, value
-        end = self.context.names.new(f"{variable}_end")
-        return f"const long {end} = {value} < {n} ? {value} : {n};", end
-
     def _is_tile_row(self, k: int) -> bool:
         """Whether loop ``k`` runs over neighbouring local tiles and nothing stands between it and them."""
         loop, inner = self.nest.loops[k], self.nest.loops[self.scope :]
+        moving = {x.dim for x in inner} - {loop.dim}
         return (
             k == self.scope - 1
             and loop.dim in self.concatenated
             and any(x.dim == loop.dim for x in inner)
             and loop_range(inner, loop.dim) == loop.size
-            and self._ordered(loop.dim)
+            and self.ordered(loop.dim)
             and all(pack.at != self.scope for pack in self.nest.packs)
+            and not any(loop.dim in r.names and r.names & moving for r in self.domain.rows)
         )
 
     def _tile_row(self, k: int) -> None:
@@ -181,34 +158,45 @@ class NestText:
 
         before   for (k = 0; k < n; k += 16) if (rows are whole && k + 15 < n) { whole } else { clipped }
         after    if (rows are whole) { for (; k + 16 <= n; k += 16) { whole }  if (k < n) { rest } } else ...
+
+        Where the domain ends a row, it ends it exactly: tiles begin where the row does.
         """
         loop, inner, out = self.nest.loops[k], self.nest.loops[self.scope :], self.out
         others = [x for x in inner if x.dim in self.concatenated and x.dim != loop.dim]
-        rows_whole = self._whole_condition(others)
+        own = [r for r in self.outer_rows if loop.dim in r.names]
+        rest = [r for r in self.domain.positions if r not in own]
+        inside = self.domain.throughout(rest, others, self.context.at)
+        rows_whole = self._conjunction(self._whole_condition(others), inside)
         before, d, size = dict(self.context.at), loop.dim, loop.size
         variable = self._variable(loop)
-        line, end = self._end(loop, variable)
-        if line:
-            out.add(line)
+        lines, start, end = self.bounds(loop, variable, inner, own, aligned=False)
+        out.add(*lines)
         vectors = self._vectors(inner)
         with ExitStack() as stack:
             if rows_whole is not None:
                 stack.enter_context(out.block(f"if ({rows_whole})"))
             if rows_whole != "0":
-                out.add(f"long {variable} = {before[d]};")
+                out.add(f"long {variable} = {start};")
                 self.context.at[d] = variable
                 with out.block(f"for (; {variable} + {size} <= {end}; {variable} += {size})"):
                     self._version(inner, full=True, vectors=vectors)
-                if not self._whole(loop, size):
+                if own or not self.whole(loop, size):
                     with out.block(f"if ({variable} < {end})"):
-                        self._rest_of_row(inner, vectors, before[d], end, size)
+                        self._rest_of_row(inner, vectors, start, end, size)
             if rows_whole is not None:
                 out.middle("} else {")
                 again = self._variable(loop)
                 self.context.at[d] = again
-                with out.block(f"for (long {again} = {before[d]}; {again} < {end}; {again} += {size})"):
+                with out.block(f"for (long {again} = {start}; {again} < {end}; {again} += {size})"):
                     self._version(inner, full=False, vectors=None)
         self.context.at = before
+
+    @staticmethod
+    def _conjunction(*conditions: str | None) -> str | None:
+        """All conditions at once; None: always, "0": never."""
+        if "0" in conditions:
+            return "0"
+        return " && ".join(c for c in conditions if c is not None) or None
 
     def _rest_of_row(
         self, inner: tuple[Loop, ...], vectors: Vectors | None, start: str, end: str, size: int
@@ -228,20 +216,15 @@ class NestText:
             self.out.middle("} else {")
             self._version(inner, full=False, vectors=None)
 
-    def _whole(self, loop: Loop, reach: int) -> bool:
-        """Whether parts of ``reach`` elements are never clipped: a known size that they divide."""
-        n = self.program.dim(loop.dim).size.constant
-        return n is not None and n % reach == 0 and self._ordered(loop.dim)
-
-    def _loop(self, loop: Loop) -> ExitStack:
+    def _loop(self, k: int) -> ExitStack:
         stack = ExitStack()
+        loop = self.nest.loops[k]
         variable = self._variable(loop)
-        line, head = self._head(loop, variable)
-        if line:
-            self.out.add(line)
+        lines, head = self.head(loop, variable, self.nest.loops[k + 1 :], self.outer_rows)
+        self.out.add(*lines)
         stack.enter_context(self.out.block(head))
         start = self.context.at[loop.dim]
-        if loop.dim not in self.concatenated:
+        if loop.dim not in self.concatenated and not self.prepared:
             self.visits.append(f"{variable} == {start}")
             stack.callback(self.visits.pop)
         self.context.at[loop.dim] = variable
@@ -251,20 +234,21 @@ class NestText:
         return stack
 
     def _threads(self) -> None:
+        """Loops whose iterations are shared; none of their bounds depends on another of them."""
         first, last = self.nest.threads
         bound = self.nest.loops[first:last]
-        pragma = self._parallel_pragma(len(bound))
-        heads, saved = [], dict(self.context.at)
-        for loop in bound:
-            variable = self._variable(loop)
-            line, head = self._head(loop, variable)
-            if line:
-                self.out.add(line)
+        pragma = self._parallel_pragma(bound)
+        heads, variables, saved = [], {}, dict(self.context.at)
+        for k, loop in enumerate(bound, first):
+            variables[loop.dim] = variable = self._variable(loop)
+            others = [x for j, x in enumerate(self.nest.loops[first:], first) if j != k]
+            lines, head = self.head(loop, variable, others, self.outer_rows)
+            self.out.add(*lines)
             if loop.dim not in self.concatenated:
                 self.slots.append((variable, self.context.at[loop.dim], loop.size, loop.count))
             heads.append(head)
-            self.context.at[loop.dim] = variable
-            self.began[loop.dim] = variable  # cells before it are another thread's
+        self.context.at |= variables
+        self.began |= variables  # cells before them are another thread's
         if pragma:
             self.out.add(pragma)
         with ExitStack() as stack:
@@ -273,15 +257,18 @@ class NestText:
                 self.out.indent += 1
                 stack.callback(self._dedent)
             with self.out.block(heads[-1]):
+                tied = [r for r in self.outer_rows if len(r.names & variables.keys()) > 1]
+                if empty := self.domain.nowhere(tied, self.nest.loops[last:], self.context.at):
+                    self.out.add(f"if ({empty}) continue;")
                 self._level(last)
         self.context.at = saved
         self.slots.clear()
 
-    def _parallel_pragma(self, loops: int) -> str:
+    def _parallel_pragma(self, bound: tuple[Loop, ...]) -> str:
         """The directive of the thread loops; empty where the whole work is known to be too little.
 
-        Points whose cost varies (loops and calls inside the scalar function) are handed out as
-        threads get free; that changes who computes a part, never what is combined with what.
+        Parts whose cost varies (loops and calls inside the scalar function, parts of a triangle) are handed
+        out as threads get free; that changes who computes a part, never what is combined with what.
         """
         dims = self.program.hom.dims
         scalar = self.program.hom.scalar
@@ -295,12 +282,10 @@ class NestText:
             if math.prod(n or 0 for n in known) <= least:
                 return ""
             condition = ""
-        collapse = f" collapse({loops})" if loops > 1 else ""
-        schedule = "dynamic" if uneven else "static"
+        collapse = f" collapse({len(bound)})" if len(bound) > 1 else ""
+        shaped = any(r.names & {x.dim for x in bound} for r in self.domain.rows)
+        schedule = "dynamic" if uneven or shaped else "static"
         return f"#pragma omp parallel for{collapse} schedule({schedule}){condition}"
-
-    def _dedent(self) -> None:
-        self.out.indent -= 1
 
     # ------------------------------------------------------------------ packs
 
@@ -366,7 +351,7 @@ class NestText:
                 continue
             n, start = size_name(name), self.context.at[name]
             left = n if start == "0" else f"{n} - {start}"
-            if known is not None and known % span == 0 and self._ordered(name):
+            if known is not None and known % span == 0 and self.ordered(name):
                 fixed += abs(c) * (span - 1)
                 if c < 0:
                     shift.append(f" - {abs(c) * (span - 1)}")
@@ -389,30 +374,53 @@ class NestText:
         self.out.add(f"const long {length_name} = {total};")
         return base_text, length_name
 
-    def _ordered(self, dim: str) -> bool:
-        layers = [x.layer for x in self.nest.loops if x.dim == dim]
-        return layers == sorted(layers)
-
     # ------------------------------------------------------------------ the local tile
 
     def _local_tile(self) -> None:
+        """The versions of the tile, each under the condition that it needs."""
         inner = self.nest.loops[self.scope :]
         tiled = [loop for loop in inner if loop.dim in self.concatenated]
         whole = self._whole_condition(tiled)
+        inside = self.domain.throughout(self.domain.positions, tiled, self.context.at)
+        full = self._conjunction(whole, inside)
         vectors = self._vectors(inner)
-        if whole not in (None, "0") and self._may_repeat_points():
+        if inside is None and whole not in (None, "0") and self._may_repeat_points():
             self._shifted_tile(inner, tiled, vectors)
             return
-        if whole is None:  # no tile, or one that is never clipped
+        if full is None:  # no tile, or one that is never clipped
             self._version(inner, full=True, vectors=vectors)
             return
-        if whole == "0":
+        if full == "0":
             self._version(inner, full=False, vectors=None)
             return
-        with self.out.block(f"if ({whole})"):
+        with self.out.block(f"if ({full})"):
             self._version(inner, full=True, vectors=vectors)
+            if inside is not None and vectors is not None and self._guarded_tile(inner, whole, vectors):
+                return
             self.out.middle("} else {")
             self._version(inner, full=False, vectors=None)
+
+    def _guarded_tile(self, inner: tuple[Loop, ...], whole: str | None, vectors: Vectors) -> bool:
+        """A tile on the domain's border computed as a whole, of which only the domain's cells are stored.
+
+        That needs operands that exist outside of the domain.  True if no other tiles are left.
+        """
+        readable = self.domain.readable()
+        if self.function is None or self._keeps_order or readable is None:
+            return False
+        reduced = {d.name for d in self.program.hom.dims_of("pw")}
+        fixed = [r for r in readable if not r.names & reduced]
+        tiled = [loop for loop in inner if loop.dim in self.concatenated]
+        exists = self.domain.throughout(fixed, tiled, self.context.at, every=True)
+        condition = self._conjunction(whole, exists)
+        self.out.middle(f"}} else if ({condition}) {{" if condition else "} else {")
+        Tile(self, inner, True, vectors, guard=[r for r in readable if r.names & reduced]).write()
+        return condition is None
+
+    @property
+    def _keeps_order(self) -> bool:
+        """Whether a cell's contributions are combined one after the other, the initial value first."""
+        return self.program.fp == "exact" and self.function is not None and not self.function.exact
 
     def _may_repeat_points(self) -> bool:
         """Whether computing a point twice changes nothing: a map that does not read what it writes."""
@@ -433,7 +441,7 @@ class NestText:
                 continue
             span = loop_range(tiled, dim)
             at, n, began = before[dim], size_name(dim), self.began.get(dim, "0")
-            if not self._ordered(dim):  # parts are strided: the cells before are not this thread's
+            if not self.ordered(dim):  # parts are strided: the cells before are not this thread's
                 conditions.append(f"{at} + {span} <= {n}")
                 continue
             start = self.context.names.new(f"{dim}_start")
@@ -456,7 +464,7 @@ class NestText:
             if known is not None and known < span:
                 return "0"
             extent = max(x.size * (x.count or 1) for x in tiled if x.dim == dim)
-            if known is not None and known % extent == 0 and self._ordered(dim):
+            if known is not None and known % extent == 0 and self.ordered(dim):
                 continue
             start = self.context.at[dim]
             last = f"{start} + {span - 1}" if start != "0" else str(span - 1)
@@ -479,6 +487,8 @@ class NestText:
         ):
             return None
         if self.function is not None and self.function.identity is None:
+            return None
+        if self.counted or (self.ragged and self._keeps_order):
             return None
         lanes = self.context.names.new("lanes")
         vectors = Vectors(last.dim, lanes, lanes.replace("lanes", "v"))

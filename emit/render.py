@@ -116,11 +116,12 @@ def emit_openmp(request: KernelRequest) -> Kernel:
     placed = list(leaves(steps))
     params, buffers = _interface(request, placed)
     written = _written(placed)
-    guards = _guards(request, placed, buffers, written)
+    guards = _guards(request, placed, buffers, written, text.names)
     own = [b for b in request.temporaries if b.rank]
     memory = [_allocation(a) for a in (*map(_temporary, own), *text.allocations)]
-    used = _identifiers([*text.body.rows, *guards, *(a["value"] for a in memory)])
+    used = _identifiers([*text.body.rows, *guards])
     memory = [a for a in memory if a["name"] in used]
+    used |= _identifiers(a["value"] for a in memory)
     scalars = [b for b in request.temporaries if not b.rank and b.name in used]
     maxima = [f"const long {name} = {value};" for value, name in text.maxima.items() if name in used]
     used |= _identifiers(maxima)
@@ -155,6 +156,7 @@ class _Body:
     def __init__(self, request: KernelRequest, steps: tuple[Step, ...]) -> None:
         self.machine = request.machine
         self.steps = steps
+        self.renamed = sorted(_WRITTEN_OUT & request.taken)
         self.configurations = iter(request.configurations)
         self.names = Names(_taken_names(request, steps))
         self.body = Lines()
@@ -165,6 +167,9 @@ class _Body:
     def write(self) -> None:
         self._steps(self.steps, ())
         assert next(self.configurations, None) is None, "one configuration per program"
+        for word in self.renamed:
+            name = self.names.new(word)
+            self.body.rows = [re.sub(rf"(?<![.>\w]){word}\b", name, row) for row in self.body.rows]
 
     def _steps(self, steps: tuple[Step, ...], loops: Loops) -> None:
         for s in steps:
@@ -369,6 +374,8 @@ _KEYWORDS = frozenset(
     }
 )  # fmt: skip
 
+_WRITTEN_OUT = frozenset({"start", "end"})  # variables of kernels that always have these names
+
 # --------------------------------------------------------------------------- sizes
 
 
@@ -480,7 +487,7 @@ def _without_dead_constants(rows: list[str]) -> list[str]:
         rows = kept
 
 
-def _identifiers(lines: list[str]) -> set[str]:
+def _identifiers(lines: Iterable[str]) -> set[str]:
     """What is mentioned; what is not needs no parameter or variable."""
     return {word for line in lines for word in re.findall(r"[A-Za-z_]\w*", line)}
 
@@ -522,6 +529,7 @@ def _guards(
     placed: list[tuple[Leaf, Loops]],
     buffers: list[Buffer],
     written: set[str],
+    names: Names,
 ) -> list[str]:
     lines = [f"if (!({condition})) return 0;" for condition in request.assume]
     for leaf, loops in placed:
@@ -535,19 +543,21 @@ def _guards(
         if (a.name in written or b.name in written) and _may_overlap(a, b, request.noalias)
     ]
     reach = {b.name: _reach(b, placed) for b in dict.fromkeys(x for pair in pairs for x in pair)}
+    ranges: dict[str, tuple[str, str]] = {}
     for b in dict.fromkeys(x for pair in pairs for x in pair):
         ends = reach[b.name]
-        lines += _range_lines(b, *ends) if ends is not None else []
+        if ends is not None:
+            ranges[b.name] = names.new(f"{b.name}_first_byte"), names.new(f"{b.name}_last_byte")
+            lines += _range_lines(b, *ends, ranges[b.name], names)
     for a, b in pairs:
-        unknown = [x.name for x in (a, b) if reach[x.name] is None]
+        unknown = [x.name for x in (a, b) if x.name not in ranges]
         if unknown:
             reason = f"{a.name} and {b.name} may overlap: indices of {unknown[0]} are data"
             lines.append(f"return 0; /* {reason} */")
             continue
-        lines.append(
-            f"if ({_range(a)[0]} <= {_range(b)[1]} && {_range(b)[0]} <= {_range(a)[1]}) return 0;"
-            f" /* {a.name} and {b.name} overlap */"
-        )
+        (a_first, a_last), (b_first, b_last) = ranges[a.name], ranges[b.name]
+        meet = f"{a_first} <= {b_last} && {b_first} <= {a_last}"
+        lines.append(f"if ({meet}) return 0; /* {a.name} and {b.name} overlap */")
     return lines
 
 
@@ -572,10 +582,6 @@ def _may_overlap(a: Buffer, b: Buffer, noalias: tuple[tuple[str, ...], ...]) -> 
     if a.restrict or b.restrict or (a.distinct and b.distinct):
         return False
     return not any(a.name in group and b.name in group for group in noalias)
-
-
-def _range(b: Buffer) -> tuple[str, str]:
-    return f"{b.name}_first_byte", f"{b.name}_last_byte"
 
 
 Ends = tuple[list[str], list[str]]  # C texts whose least (greatest) value is the first (last) element
@@ -606,9 +612,11 @@ def _reach(b: Buffer, placed: list[tuple[Leaf, Loops]]) -> Ends | None:
     return list(lows), list(highs)
 
 
-def _range_lines(b: Buffer, lows: list[str], highs: list[str]) -> list[str]:
+def _range_lines(
+    b: Buffer, lows: list[str], highs: list[str], addresses: tuple[str, str], names: Names
+) -> list[str]:
     """The addresses between which the nest touches a buffer."""
-    first, last = b.name + "_first", b.name + "_last"
+    first, last = names.new(b.name + "_first"), names.new(b.name + "_last")
     lines = []
     for name, texts, sign in ((first, lows, "<"), (last, highs, ">")):
         if len(texts) == 1:
@@ -617,7 +625,7 @@ def _range_lines(b: Buffer, lows: list[str], highs: list[str]) -> list[str]:
         lines.append(f"long {name} = {texts[0]};")
         lines += [f"if ({t} {sign} {name}) {name} = {t};" for t in texts[1:]]
     size = f"sizeof({_element(b)})"
-    low, high = _range(b)
+    low, high = addresses
     lines.append(f"const __UINTPTR_TYPE__ {low} = (__UINTPTR_TYPE__){b.name} + {first}*{size};")
     lines.append(f"const __UINTPTR_TYPE__ {high} = (__UINTPTR_TYPE__){b.name} + {last}*{size} + {size} - 1;")
     return lines

@@ -38,7 +38,11 @@ class ScanText:
         dims = [d.name for d in self.program.hom.dims if not (keeps and d.name == self.scan.dim)]
         if any(self.program.dim(d).size.constant == 0 for d in dims):
             return
-        condition = " && ".join(f"{size_name(d)} > 0" for d in dims)
+        conditions = [f"{size_name(d)} > 0" for d in dims]
+        given = self.cells.domain.given()
+        if given == "0":
+            return
+        condition = " && ".join([*conditions, *([given] if given else [])])
         with ExitStack() as stack:
             if condition:
                 stack.enter_context(self.out.block(f"if ({condition})"))
@@ -55,19 +59,7 @@ class ScanText:
         """Loops over the cc dimensions; those in ``rows`` are shared among threads."""
         rows = [d for d in self.program.hom.dims_of("cc") if d.name in self.scan.rows]
         others = [d for d in self.program.hom.dims_of("cc") if d.name not in self.scan.rows]
-        if rows:
-            collapse = f" collapse({len(rows)})" if len(rows) > 1 else ""
-            self.out.add(f"#pragma omp parallel for{collapse} schedule(static)")
-        for d in (*rows, *others):
-            v = self.context.names.new(d.name)
-            head = f"for (long {v} = 0; {v} < {size_name(d.name)}; {v}++)"
-            if d in rows[:-1]:
-                self.out.add(head)
-                self.out.indent += 1
-                stack.callback(self.cells._dedent)
-            else:
-                stack.enter_context(self.out.block(head))
-            self.context.at[d.name] = v
+        self.cells.loops_over((*rows, *others), stack, shared=len(rows))
 
     def _carry(self) -> list[str]:
         """Variables that hold the running value, started from the initial value if there is one."""

@@ -5,16 +5,23 @@ vector form, accumulators that are vectors: for a cc lanes dimension one lane pe
 one partial results that are combined at the end (``_folded``), clipped rests going to a scalar ``tail``.
 The other one has clipped loops and scalars.  Accumulators start ``seeded``, from what the cells hold
 before the visit, or ``fresh``, from the identity, and then the prior value joins at the end.
+
+On the border of a domain, the clipped version visits its points and no others.  Vectors meet the border in
+two ways.  Where only some points of a step contribute, these are added to ``tail``, scalars that join the
+vectors at the end.  Where some cells of the tile are outside (``guard``), they are computed with the
+others but not stored.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from emit.c_text import c_type, constant
 from emit.kernel_text import NotVector, VectorPrinter, Vectors, repeats_right
-from lowering.lower import Loop, size_name
+from lowering.domains import Rows
+from lowering.lower import Loop
 from mdh_core.expr import (
     Binary,
     Const,
@@ -30,15 +37,26 @@ if TYPE_CHECKING:
 
 
 class Tile:
-    """One version of the local tile: constant trip counts (``full``) or clipped ones."""
+    """One version of the local tile: constant trip counts (``full``) or clipped ones.
+
+    guard   None if all cells are in the domain; else rows of the steps in which all operands exist
+    """
 
     def __init__(
-        self, nest: NestText, inner: tuple[Loop, ...], full: bool, vectors: Vectors | None
+        self,
+        nest: NestText,
+        inner: tuple[Loop, ...],
+        full: bool,
+        vectors: Vectors | None,
+        guard: Rows | None = None,
     ) -> None:
         self.n = nest
         self.inner = inner
         self.full = full
         self.vectors = vectors
+        self.guarded = guard is not None
+        # what a step needs to be taken as a whole
+        self.steps: Rows = [*nest.domain.contributions, *(guard or ())]
         self.out, self.context = nest.out, nest.context
         self.function, self.types = nest.function, nest.types
         self.start = dict(nest.context.at)
@@ -49,6 +67,9 @@ class Tile:
             (x, x.count or 1) for x in tiled if x is not self.lanes
         ]
         self.reduces_lanes = self.lanes is not None and self.lanes.dim not in nest.concatenated
+        self.cell_axes: list[tuple[Loop, int | str]] = list(self.axes)
+        if self.lanes is not None and not self.reduces_lanes:
+            self.cell_axes.append((self.lanes, self.lanes.count or 1))
         self.counters: dict[Loop, str] = {}
         self.tail: list[str] = []
 
@@ -92,14 +113,20 @@ class Tile:
                 self.out.add(f"{c_type(t)} {name}{shape}{zero};")
         self.have = ""
 
-    def _cells(self, vector_axis: bool) -> ExitStack:
-        """Loops over the accumulators; sets the dimensions' indices and the counters."""
+    def _cells(self, vector_axis: bool, every: bool = True, scalars: bool = False) -> ExitStack:
+        """Loops over the accumulators; sets the dimensions' indices and the counters.
+
+        every     of a guarded tile all cells, not only those in the domain
+        scalars   lanes one by one, as in ``tail``
+        """
         stack = ExitStack()
         saved_at, saved_counters = dict(self.context.at), dict(self.counters)
         self.context.at = dict(self.start)
         stack.callback(self._restore, saved_at, saved_counters)
-        for loop, _ in self.axes:
-            self._counter_loop(loop, stack)
+        axes = [loop for loop, _ in (self.cell_axes if scalars else self.axes)]
+        clipped = not self.full or (self.guarded and not every)
+        for k, loop in enumerate(axes):
+            self._counter_loop(loop, stack, axes[k + 1 :], self.n.domain.positions if clipped else None)
         if vector_axis and self.vectors:
             self._vector_loop(stack)
         return stack
@@ -107,22 +134,23 @@ class Tile:
     def _restore(self, at: dict[str, str], counters: dict[Loop, str]) -> None:
         self.context.at, self.counters = at, counters
 
-    def _counter_loop(self, loop: Loop, stack: ExitStack) -> None:
-        """A loop over parts by number: ``for (r = 0; r < count; r++)``, clipped unless full."""
+    def _counter_loop(
+        self, loop: Loop, stack: ExitStack, inner: Sequence[Loop], rows: Rows | None
+    ) -> None:
+        """A loop over parts by number: ``for (r = 0; r < count; r++)``, clipped unless ``rows`` is None.
+
+        inner   loops that begin inside of this one
+        """
         v = self.context.names.new(f"{loop.dim}_r")
-        start, n = self.context.at[loop.dim], size_name(loop.dim)
-        end = str(loop.count)
-        is_tiled = loop.dim in self.n.concatenated
-        if not (self.full and is_tiled):
-            left = f"{n} - ({start})" if not start.replace("_", "a").isalnum() else f"{n} - {start}"
-            trips = f"({left} + {loop.size - 1})/{loop.size}" if loop.size > 1 else left
-            end = self.context.names.new(f"{v}_end")
-            self.out.add(f"const long {end} = {trips} < {loop.count} ? {trips} : {loop.count};")
+        start, end, first = self.context.at[loop.dim], str(loop.count), "0"
+        if rows is not None:
+            lines, first, end = self.n.counts(loop, v, inner, rows)
+            self.out.add(*lines)
         elif loop.count is not None and loop.count > 1 and loop.role == "unrolled":
             self.out.add(f"#pragma GCC unroll {loop.count}")
         elif loop.role == "lanes":
             self.out.add("#pragma omp simd")
-        stack.enter_context(self.out.block(f"for (long {v} = 0; {v} < {end}; {v}++)"))
+        stack.enter_context(self.out.block(f"for (long {v} = {first}; {v} < {end}; {v}++)"))
         self.counters[loop] = v
         offset = v if loop.size == 1 else f"{loop.size}*{v}"
         self.context.at[loop.dim] = offset if start == "0" else f"{start} + {offset}"
@@ -155,19 +183,42 @@ class Tile:
         if n.nest.results == "in place":
             kept = [n.stored(c) for c in components]
             first = n.first_visit
+            if n.prepared:
+                return kept
             return [
                 k if i == k else f"{first} ? {i} : {k}" for i, k in zip(initials, kept, strict=True)
             ]
         if n.parts_are_seeded:
             first = n.first_visit
+            if n.prepared:
+                return [n.part(c) for c in components]
             return [f"{first} ? {i} : {n.part(c)}" if first else str(i) for c, i in enumerate(initials)]
         return None
+
+    def _needs_tail(self) -> bool:
+        """Whether some steps are taken point by point."""
+        tile = max(self.n.nest.tile - self.n.scope, 0)
+        if self._step_condition(tile) is not None:
+            return True
+        return self.reduces_lanes and self._reduced_whole(tile) is not None
+
+    def _step_condition(self, tile: int) -> str | None:
+        """Where all points of the register tile contribute, and their operands exist; None: always.
+
+        In terms of the indices where it is asked for; whether it is None is the same everywhere.
+        """
+        if not self.full:
+            return None
+        return self.n.domain.throughout(self.steps, self.inner[tile:], self.context.at, every=self.guarded)
 
     def _start_values(self) -> bool:
         """Write start values; True if they are identities and the prior value joins at the end."""
         assert self.function is not None
         identity = self.function.identity
-        if self.vectors and not self.reduces_lanes and self._seed_vectors():
+        if self.vectors and self._needs_tail():
+            assert identity is not None
+            self._declare_tail(identity)
+        if self.vectors and not self.reduces_lanes and not self.guarded and self._seed_vectors():
             return False
         if self.vectors:
             assert identity is not None
@@ -178,9 +229,6 @@ class Tile:
                     value = constant(identity[c].value, t)
                     text = zero if identity[c].value == 0 else f"{value} - {zero}"
                     self.out.add(f"{self._acc(c)} = {text};")
-            tile = max(self.n.nest.tile - self.n.scope, 0)
-            if self.reduces_lanes and self._reduced_whole(tile) is not None:
-                self._declare_tail(identity)
             return True
         prior: list[str] | None
         with self._cells(vector_axis=False):
@@ -189,28 +237,34 @@ class Tile:
                 for c, text in enumerate(prior):
                     self.out.add(f"{self._acc(c)} = {text};")
                 return False
-            if identity is not None:
+            if identity is not None and not self.n.counted:
                 first = self.n.first_visit
                 kept = self.n.nest.results == "parts" and first
                 for c, t in enumerate(self.types):
                     assert isinstance(t, ScalarType)
                     value = constant(identity[c].value, t)
                     text = f"{first} ? {value} : {self.n.part(c)}" if kept else value
+                    if self.n.nest.results == "parts" and self.n.prepared:
+                        text = self.n.part(c)
                     self.out.add(f"{self._acc(c)} = {text};")
                 return False
         self._declare_have()
         return False
 
     def _declare_have(self) -> None:
-        """No identity is known: the first contribution of a part overrides."""
+        """No identity is known, or contributions are counted: the first one of a part overrides."""
         self.have = self.context.names.new("have")
         shape = "".join(f"[{count}]" for _, count in self.axes)
-        self.out.add(f"_Bool {self.have}{shape};")
+        zero = " = {0}" if shape and not self.full else ""
+        self.out.add(f"_Bool {self.have}{shape}{zero};")
         with self._cells(vector_axis=False):
             first = self.n.first_visit
-            kept = self.n.nest.results == "parts" and first
+            kept: bool | str = self.n.nest.results == "parts" and first
             at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
-            self.out.add(f"{self.have}{at} = {f'!({first})' if kept else '0'};")
+            earlier = f"!({first})" if kept else "0"
+            if self.n.flags:
+                kept, earlier = True, self.n.flag()
+            self.out.add(f"{self.have}{at} = {earlier};")
             for c, t in enumerate(self.types):  # any value: compilers do not see that it is overridden
                 self.out.add(f"{self._acc(c)} = ({c_type(t)}){{0}};")
             if kept:
@@ -251,11 +305,13 @@ class Tile:
             if n._store_stride(store, vectors.dim) != 1:
                 raise NotVector
             kept = f"*(const {vectors.unaligned(t)} *)&{n.stored(c)}"
-        elif n.nest.results == "parts" and n.first_visit:
+        elif n.nest.results == "parts" and (n.first_visit or n.prepared):
             if [d.name for d in n.program.hom.dims_of("cc")][-1:] != [vectors.dim]:
                 raise NotVector
             kept = f"*(const {vectors.unaligned(t)} *)&{n.part(c)}"
-        if kept and kept != start:
+        if kept and n.prepared:
+            self.out.add(f"{self._acc(c)} = {kept};")
+        elif kept and kept != start:
             with self.out.block(f"if ({n.first_visit})"):
                 self.out.add(f"{self._acc(c)} = {start};")
                 self.out.middle("} else {")
@@ -264,34 +320,71 @@ class Tile:
             self.out.add(f"{self._acc(c)} = {start};")
 
     def _declare_tail(self, identity: tuple[Const, ...]) -> None:
-        shape = "".join(f"[{count}]" for _, count in self.axes)
+        shape = "".join(f"[{count}]" for _, count in self.cell_axes)
         for t in self.types:
             name = self.context.names.new("tail")
             self.tail.append(name)
             self.out.add(f"{c_type(t)} {name}{shape};")
-        with self._cells(vector_axis=False):
+        with self._cells(vector_axis=False, scalars=True):
             for c, e in enumerate(identity):
                 self.out.add(f"{self._tail(c)} = {constant(e.value, e.type)};")
 
     def _tail(self, c: int) -> str:
-        return self.tail[c] + "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+        return self.tail[c] + "".join(f"[{self.counters[loop]}]" for loop, _ in self.cell_axes)
 
     # ------------------------------------------------------------------ points
 
     def _points(self, k: int) -> None:
         """Loops ``inner[k:]`` and the point itself."""
         tile = max(self.n.nest.tile - self.n.scope, 0)
-        if k == tile and self._reduced_tile(k):
+        if k != tile or not self._reduced_tile(k) or (self.n.ragged and not self.full):
+            whole = None
+        else:
             whole = self._reduced_whole(k)
-            if whole is not None:
-                with self.out.block(f"if ({whole})"):
-                    self._tile_loops(k, whole=True)
-                    self.out.middle("} else {")
-                    self._tile_loops(k, whole=False)
-                return
-            self._tile_loops(k, whole=True)
+        steps = self._step_condition(tile) if k == tile else None
+        if steps is not None:
+            with self.out.block(f"if ({' && '.join(c for c in (whole, steps) if c)})"):
+                self._tile_loops(k, whole=True)
+                self.out.middle("} else {")
+                self._single_points(k)
+        elif whole is not None:
+            with self.out.block(f"if ({whole})"):
+                self._tile_loops(k, whole=True)
+                self.out.middle("} else {")
+                self._tile_loops(k, whole=False)
+        else:
+            constant_counts = k == tile and self._reduced_tile(k) and (self.full or not self.n.ragged)
+            self._tile_loops(k, whole=constant_counts)
+
+    def _single_points(self, k: int) -> None:
+        """The points of loops ``inner[k:]`` that are in the domain, one by one."""
+        if k == len(self.inner):
+            self._scalar_point(tail=bool(self.vectors))
             return
-        self._tile_loops(k, whole=False)
+        loop, inner = self.inner[k], self.inner[k + 1 :]
+        with ExitStack() as stack:
+            stack.callback(self._restore, dict(self.context.at), dict(self.counters))
+            if loop.dim in self.n.concatenated:
+                self._counter_loop(loop, stack, inner, self.n.domain.rows)
+            else:
+                self._clipped_loop(loop, stack, inner)
+            self._single_points(k + 1)
+
+    def _clipped_loop(self, loop: Loop, stack: ExitStack, inner: Sequence[Loop]) -> None:
+        """A loop over parts of a reduced dimension."""
+        variable = self.n._variable(loop)
+        lines, head = self.n.head(loop, variable, tuple(inner), self.n.domain.rows)
+        self.out.add(*lines)
+        stack.enter_context(self.out.block(head))
+        self.context.at[loop.dim] = variable
+
+    def _obeyed(self, k: int) -> Rows | None:
+        """What the loop ``inner[k]`` over cells obeys; None: it runs over all of them."""
+        if not self.full:
+            return self.n.domain.rows
+        tile = max(self.n.nest.tile - self.n.scope, 0)
+        rows = [r for r in self.n.domain.contributions if self.inner[k].dim in r.names]
+        return rows if rows and k < tile else None
 
     def _reduced_tile(self, k: int) -> bool:
         return any(x.dim not in self.n.concatenated for x in self.inner[k:])
@@ -313,7 +406,7 @@ class Tile:
                 if loop is self.lanes:
                     self._vector_loop(stack)
                 else:
-                    self._counter_loop(loop, stack)
+                    self._counter_loop(loop, stack, self.inner[k + 1 :], self._obeyed(k))
             elif loop is self.lanes and whole:
                 self._vector_loop(stack)
             elif whole and k >= tile and loop.count is not None:
@@ -325,12 +418,7 @@ class Tile:
                 offset = v if loop.size == 1 else f"{loop.size}*{v}"
                 self.context.at[loop.dim] = offset if start == "0" else f"{start} + {offset}"
             else:
-                variable = self.n._variable(loop)
-                line, head = self.n._head(loop, variable)
-                if line:
-                    self.out.add(line)
-                stack.enter_context(self.out.block(head))
-                self.context.at[loop.dim] = variable
+                self._clipped_loop(loop, stack, self.inner[k + 1 :])
             in_scalar_tail = self.reduces_lanes and not whole and k >= tile
             if k < tile:
                 self._points(k + 1)
@@ -408,12 +496,7 @@ class Tile:
             accs = [self._tail(c) if tail else self._acc(c) for c in range(len(values))]
             if self.have and not tail:
                 at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
-                with self.out.block(f"if ({self.have}{at})"):
-                    self.n.accumulate(accs, values)
-                    self.out.middle("} else {")
-                    for a, v in zip(accs, values, strict=True):
-                        self.out.add(f"{a} = {v};")
-                    self.out.add(f"{self.have}{at} = 1;")
+                self.n.add_or_set(f"{self.have}{at}", accs, values)
             else:
                 self.n.accumulate(accs, values)
 
@@ -423,24 +506,58 @@ class Tile:
     # ------------------------------------------------------------------ finishing a visit
 
     def _finish(self, fresh: bool) -> None:
-        if self.vectors and self.reduces_lanes:
-            with self._cells(vector_axis=False):
-                self._finish_cell(self._folded(), fresh=True)
-        elif self.vectors:
-            with self._cells(vector_axis=True):
-                if not fresh and self._finish_vector():
-                    return
-                lane = self.context.names.new("lane")
-                assert self.lanes is not None
-                lanes = self._lanes_in_memory([self._acc(c) for c in range(len(self.types))])
-                with self.out.block(f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"):
-                    saved = dict(self.context.at)
-                    self.context.at[self.lanes.dim] += f" + {lane}"
-                    self._finish_cell([f"{a}[{lane}]" for a in lanes], fresh)
-                    self.context.at = saved
-        else:
+        if self.vectors is None:
             with self._cells(vector_axis=False):
                 self._finish_cell([self._acc(c) for c in range(len(self.types))], fresh)
+            return
+        if self.reduces_lanes:
+            with self._cells(vector_axis=False, every=False):
+                self._finish_cell(self._folded(), fresh=True)
+            return
+        if self.tail:
+            self._join_tail()
+        if self.guarded:
+            self._finish_inside(fresh)
+            return
+        with self._cells(vector_axis=True):
+            if not fresh and self._finish_vector():
+                return
+            lane = self.context.names.new("lane")
+            assert self.lanes is not None
+            lanes = self._lanes_in_memory([self._acc(c) for c in range(len(self.types))])
+            with self.out.block(f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"):
+                saved = dict(self.context.at)
+                self.context.at[self.lanes.dim] += f" + {lane}"
+                self._finish_cell([f"{a}[{lane}]" for a in lanes], fresh)
+                self.context.at = saved
+
+    def _join_tail(self) -> None:
+        """What was added point by point joins the vectors."""
+        assert self.vectors is not None
+        with self._cells(vector_axis=True):
+            at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+            first = f"{at}[{self.vector_counter}*{self.vectors.lanes}]"
+            tails = [
+                f"*(const {self.vectors.unaligned(t)} *)&{name}{first}"
+                for name, t in zip(self.tail, self.types, strict=True)
+            ]
+            self._combine_vectors([self._acc(c) for c in range(len(self.types))], tails)
+
+    def _finish_inside(self, fresh: bool) -> None:
+        """The cells of a guarded tile that are in the domain, from a copy of the vectors."""
+        assert self.vectors is not None
+        shape = "".join(f"[{count}]" for _, count in self.cell_axes)
+        copies = [self.context.names.new("cells") for _ in self.types]
+        for name, t in zip(copies, self.types, strict=True):
+            self.out.add(f"{c_type(t)} {name}{shape};")
+        with self._cells(vector_axis=True):
+            at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+            for c, (name, t) in enumerate(zip(copies, self.types, strict=True)):
+                target = f"{name}{at}[{self.vector_counter}*{self.vectors.lanes}]"
+                self.out.add(f"*({self.vectors.unaligned(t)} *)&{target} = {self._acc(c)};")
+        with self._cells(vector_axis=False, every=False, scalars=True):
+            at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.cell_axes)
+            self._finish_cell([f"{name}{at}" for name in copies], fresh)
 
     def _folded(self) -> list[str]:
         """All lanes of a reduced dimension (and the scalar tail) as one value per component.
@@ -511,21 +628,30 @@ class Tile:
         n = self.n
         mode = n.nest.results
         if mode == "direct":
-            n.store_all(n.with_initial(results) if fresh else results)
+            with ExitStack() as stack:
+                if n.counted:
+                    at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+                    stack.enter_context(self.out.block(f"if ({self.have}{at})"))
+                n.store_all(n.with_initial(results) if fresh else results)
             return
         if fresh and (mode == "in place" or n.parts_are_seeded):
             prior = n._named([str(x) for x in self._prior() or []])
             assert self.function is not None
             results = self.context.combined(self.function, prior, results)
             results = n._named(results) if len(results) > 1 else results
-        elif fresh and mode == "parts" and n.first_visit:
+        elif fresh and mode == "parts" and (n.first_visit or n.prepared):
             assert self.function is not None
             kept = [n.part(c) for c in range(len(self.types))]
             joined = self.context.combined(self.function, kept, results)
-            results = [f"{n.first_visit} ? {r} : {j}" for r, j in zip(results, joined, strict=True)]
+            if not n.prepared:
+                joined = [f"{n.first_visit} ? {r} : {j}" for r, j in zip(results, joined, strict=True)]
+            results = joined
             results = n._named(results) if len(results) > 1 else results
         for c, r in enumerate(results):
             self.out.add(f"{n.stored(c) if mode == 'in place' else n.part(c)} = {r};")
+        if n.flags:
+            at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+            self.out.add(f"{n.flag()} = {self.have}{at};")
 
     def _finish_vector(self) -> bool:
         """Store whole vectors; False (and nothing written) where a store has no vector form."""

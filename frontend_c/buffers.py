@@ -123,7 +123,9 @@ class Extents:
     def variable(self, t: ScalarType, source: str, c_type: str) -> Var:
         """The value that a variable has before the nest."""
         var = self._new(t, source)
-        self.params = [replace(p, c_type=c_type or p.c_type) if p.name == var.name else p for p in self.params]
+        self.params = [
+            replace(p, c_type=c_type or p.c_type) if p.name == var.name else p for p in self.params
+        ]
         return var
 
     def text(self, e: Expr) -> str:

@@ -112,6 +112,7 @@ class Types:
     unit: Unit
     signed_char: bool = True
     local: Callable[[str, str], Node | None] = lambda kind, name: None
+    type_of: Callable[[Node], CType] = lambda node: Other("a type that is not known here", "MDH006")
 
     def resolve(self, node: Node, depth: int = 0) -> CType:
         """The type that a declarator or type name stands for."""
@@ -154,6 +155,13 @@ class Types:
     def _named(self, names: list[str], depth: int) -> CType:
         if names == ["void"]:
             return Void()
+        if len(names) == 1 and names[0] in self.unit.typeof:
+            node = self.unit.expression(self.unit.typeof[names[0]])
+            if node is None:
+                return Other("a type that cannot be read", "MDH006")
+            if isinstance(node, c_ast.TypeDecl | c_ast.PtrDecl | c_ast.ArrayDecl):
+                return self.resolve(node, depth + 1)
+            return self.type_of(node)
         if len(names) == 1:
             target = self.local("typedef", names[0]) or self.unit.typedef(names[0])
             if target is not None:
@@ -186,7 +194,6 @@ class Types:
                 return Aggregate(why, "MDH006", LOCAL_POINTER, tuple(decls))
             fields.append((decl.name, t.type))
         return Value(RecordType(spelling, tuple(fields)), spelling)
-
 
     def member(self, whole: CType, name: str) -> CType | None:
         """The type of a member of a struct, or None where there is none (or a bit field)."""

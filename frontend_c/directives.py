@@ -8,15 +8,19 @@ _Pragma("mdh name(\\"x\\")")         ->   the same, unescaped
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
-from frontend_c.lexer import Token
+from frontend_c.lexer import Token, statement_end
 from frontend_c.positions import Positions
 from mdh_core.source import NO_SPAN, Span
 
 MDH = re.compile(r"mdh(?![\w.-])")
+ACCEPTED = ("scop", "omp", "acc")
+_FIRST = re.compile(r"(mdh(?![\w.-])|scop\b|omp\b|acc\b)")
+_END_OF_REGION = re.compile(r"endscop\b")
 _GAP = rb"(?:[ \t]|/\*.*?\*/|\\\r?\n)*"
-_PRAGMA = re.compile(rb"#" + _GAP + rb"pragma" + _GAP + rb"mdh(?![\w.-])", re.DOTALL)
+_PRAGMA = re.compile(rb"#" + _GAP + rb"pragma" + _GAP + rb"(mdh(?![\w.-])|(?:scop|omp|acc)\b)", re.DOTALL)
 _SKIPPED = re.compile(rb"\\[ \t]*\r?\n|/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 
@@ -28,10 +32,14 @@ class Found:
     span: Span
     text: str
     offsets: tuple[int, ...]
+    word: str = "mdh"  # or "scop", "omp", "acc"
 
 
-def find_directives(positions: Positions) -> list[Found]:
-    """All directives of the user's file that are active under the given flags, in order."""
+def find_directives(positions: Positions, accept: Collection[str] = ()) -> list[Found]:
+    """All directives of the user's file that are active under the given flags, in order.
+
+    ``accept``: the other languages whose directives count.
+    """
     source = positions.source
     written: dict[int, list[Token]] = {}
     for k, token in enumerate(positions.original):
@@ -42,11 +50,39 @@ def find_directives(positions: Positions) -> list[Found]:
             written.setdefault(line, []).append(string)
     out = []
     for k, pre in enumerate(positions.stream):
-        if pre.kind == "pragma" and pre.line and (found := MDH.match(pre.text)):
+        if pre.kind == "pragma" and pre.line and (found := _FIRST.match(pre.text)):
             here = written.get(pre.line, [])
             token_here = here.pop(0) if here else None
-            out.append(_found(positions, k, pre.text[found.end() :], pre.line, token_here))
+            if found[1] == "mdh" or found[1] in accept:
+                one = _found(positions, k, pre.text[found.end() :], pre.line, token_here, found[1])
+                out += [one] if one.word != "scop" else _region(positions, one)
     return out
+
+
+def _region(positions: Positions, begin: Found) -> list[Found]:
+    """One directive for each loop or block of ``#pragma scop ... #pragma endscop``."""
+    stream = positions.stream
+    end = next(
+        (k for k in range(begin.token + 1, len(stream))
+         if stream[k].kind == "pragma" and _END_OF_REGION.match(stream[k].text)), None
+    )  # fmt: skip
+    nothing = [replace(begin, token=len(stream) - 1)]  # a directive before nothing
+    if end is None:
+        return nothing
+    words = [
+        Token("directive" if t.kind == "pragma" else t.kind, k, k + 1, t.text.encode("latin-1"))
+        for k, t in enumerate(stream[:end])
+    ]
+    out, k = [], begin.token + 1
+    while k < end:
+        stop = statement_end(words, k)
+        first = next((j for j in range(k, end) if stream[j].kind != "pragma"), end)
+        if stop is None or first >= end:
+            break
+        if stream[first].text in ("for", "{"):
+            out.append(replace(begin, token=first - 1))
+        k = stop
+    return out or nothing
 
 
 def _argument(stream: list[Token], k: int) -> Token | None:
@@ -54,23 +90,23 @@ def _argument(stream: list[Token], k: int) -> Token | None:
     part = stream[k : k + 4]
     if len(part) < 4 or part[1].text != b"(" or part[2].kind != "string" or part[3].text != b")":
         return None
-    if not part[2].text[1:].lstrip().startswith(b"mdh"):
+    if not part[2].text[1:].lstrip().startswith((b"mdh", b"scop", b"omp", b"acc")):
         return None
     return Token("string", part[0].start, part[3].end, part[2].text)
 
 
-def _found(positions: Positions, k: int, text: str, line: int, token: Token | None) -> Found:
+def _found(positions: Positions, k: int, text: str, line: int, token: Token | None, word: str) -> Found:
     if token is None:  # a macro made it: all we know is the line
         source = positions.source
         span = source.line_span(line) if line <= source.line_count else NO_SPAN
         start = max(span.start, 0)
-        return Found(k, span, text, (start,) * (len(text) + 1))
+        return Found(k, span, text, (start,) * (len(text) + 1), word)
     if token.kind == "directive":
         head = _PRAGMA.match(token.text)
         assert head is not None
         clean, offsets = _cleaned(token.text, head.end(), token.start)
-        return Found(k, token.span, clean, offsets)
-    return Found(k, token.span, *_unescaped(positions.source.data, token))
+        return Found(k, token.span, clean, offsets, word)
+    return Found(k, token.span, *_unescaped(positions.source.data, token, word), word)
 
 
 def _cleaned(text: bytes, begin: int, base: int) -> tuple[str, tuple[int, ...]]:
@@ -86,9 +122,9 @@ def _cleaned(text: bytes, begin: int, base: int) -> tuple[str, tuple[int, ...]]:
     return "".join(out), (*offsets, base + len(text))
 
 
-def _unescaped(data: bytes, token: Token) -> tuple[str, tuple[int, ...]]:
-    """The inside of a ``_Pragma`` string after the word ``mdh``."""
-    position = data.index(b"mdh", token.start) + 3
+def _unescaped(data: bytes, token: Token, word: str) -> tuple[str, tuple[int, ...]]:
+    """The inside of a ``_Pragma`` string after its first word."""
+    position = data.index(word.encode(), token.start) + len(word)
     end = data.rindex(b'"', token.start, token.end)
     out: list[str] = []
     offsets: list[int] = []

@@ -159,7 +159,9 @@ class FunctionReader(Statements):
     def _bind_out(self, params: list[Node], node: Node) -> list[tuple[str, Type]]:
         """``(T *res, const T *lhs, const T *rhs)`` as values; ``res`` becomes a local."""
         targets = [_pointee(self.types, p) for p in params]
-        if len(params) != 3 or any(t is None or targets[0] is None or t.type != targets[0].type for t in targets):
+        if len(params) != 3 or any(
+            t is None or targets[0] is None or t.type != targets[0].type for t in targets
+        ):
             what = "it returns nothing and is no combine function"
             raise refuse("MDH204", what, self.context.head(node.decl))
         assert all(targets)

@@ -227,9 +227,7 @@ def body_moves(body: Node, name: str) -> list[Node] | None:
     return out if visit(body, True) else None
 
 
-def _initial(
-    reader: Expressions, node: Node, iterator: str
-) -> tuple[Node | None, Node | None, list[Node]]:
+def _initial(reader: Expressions, node: Node, iterator: str) -> tuple[Node | None, Node | None, list[Node]]:
     """Initial value of the iterator, its declaration in the head, and what else is initialised."""
     init = node.init if isinstance(node, c_ast.For) else None
     parts = list(init.decls) if isinstance(init, c_ast.DeclList) else _parts(init)
@@ -290,3 +288,47 @@ def leaves(node: Node) -> Node | None:
         if found is not None:
             return found
     return None
+
+
+def without_continue(body: Node) -> Node:
+    """The body of a loop with ``if (c) continue; rest`` as ``if (c) ; else { rest }``."""
+    items = (body.block_items or []) if isinstance(body, c_ast.Compound) else [body]
+    for k, item in enumerate(items):
+        if isinstance(item, c_ast.Continue):
+            return c_ast.Compound(items[:k], body.coord)
+        if not isinstance(item, c_ast.If):
+            continue
+        then, other = _without_last(item.iftrue), _without_last(item.iffalse)
+        if then is item.iftrue and other is item.iffalse:
+            continue
+        rest = without_continue(c_ast.Compound(list(items[k + 1 :]), item.coord))
+        if then is not item.iftrue and other is not item.iffalse:
+            rest = None
+        elif then is not item.iftrue:
+            other = _followed(other, rest)
+        else:
+            then = _followed(then, rest)
+        return c_ast.Compound([*items[:k], c_ast.If(item.cond, then, other, item.coord)], body.coord)
+    return body
+
+
+def _without_last(branch: Node | None) -> Node | None:
+    """A branch without the ``continue`` that ends it."""
+    if isinstance(branch, c_ast.Continue):
+        return c_ast.EmptyStatement(branch.coord)
+    if isinstance(branch, c_ast.Compound) and branch.block_items:
+        *items, last = branch.block_items
+        if isinstance(last, c_ast.Continue):
+            return c_ast.Compound(items, branch.coord)
+    return branch
+
+
+def _followed(branch: Node | None, rest: Node) -> Node:
+    if branch is None:
+        return rest
+    return c_ast.Compound([branch, rest], rest.coord)
+
+
+def leaves_after_all(loop: Node) -> bool:
+    """Does the loop leave its iterations in other ways than ``without_continue`` takes out?"""
+    return leaves(c_ast.While(loop.cond, without_continue(loop.stmt), loop.coord)) is not None

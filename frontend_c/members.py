@@ -68,6 +68,40 @@ def member(reader: NestReader, node: Node) -> Binding | None:
     return reader.outer[spelling]
 
 
+def cell(reader: NestReader, node: Node) -> Binding | None:
+    """The binding of ``*p`` where the nest uses the pointer ``p`` to one integer for nothing else.
+
+    Fortran's arguments look like this in C; as bounds they must be parameters.
+    """
+    if not isinstance(node.expr, c_ast.ID):
+        return None
+    b = reader.visible(node.expr.name)
+    t = b.ctype.target if b is not None and b.kind == "outer" and isinstance(b.ctype, Pointer) else None
+    if b is None or not isinstance(t, Value) or not isinstance(t.type, ScalarType) or not t.type.is_integer:
+        return None
+    name = node.expr.name
+    source = f"*{name}"
+    if name in reader.assigned or source in reader.by_memory or not _only_dereferenced(reader, name):
+        return None
+    if source not in reader.outer:
+        reader.outer[source] = Binding(source, "outer", t, storage="param", label=f"{name}_value")
+        reader.outer[source].name = reader.names.unique(f"{name}_value")
+    return reader.outer[source]
+
+
+def _only_dereferenced(reader: NestReader, name: str) -> bool:
+    """Does the nest read ``*name``, and mention ``name`` nowhere else?"""
+    uses = reads = 0
+    for n in walk_nodes(reader.nest):
+        uses += isinstance(n, c_ast.ID) and n.name == name
+        reads += isinstance(n, c_ast.UnaryOp) and n.op == "*" and isinstance(n.expr, c_ast.ID) and n.expr.name == name
+        target = n.lvalue if isinstance(n, c_ast.Assignment) else n.expr if isinstance(n, c_ast.UnaryOp) else None
+        if isinstance(target, c_ast.UnaryOp) and getattr(target.expr, "name", "") == name:
+            if isinstance(n, c_ast.Assignment) or n.op in ("++", "--", "p++", "p--", "&"):
+                return False
+    return uses == reads
+
+
 def _steps(node: Node) -> tuple[Node, list[tuple[str, str]]] | None:
     """The variable and the members of ``v->a.b``."""
     path: list[tuple[str, str]] = []
@@ -104,7 +138,9 @@ def _bind(
         what = f"`{spelling}` is not the same in the whole nest: `{root.name}` changes"
         b.refusal = refuse("MDH006", what, span, help=LOCAL_POINTER)
         return b
-    parts = [name for name, _ in t.type.fields] if isinstance(t, Value) and isinstance(t.type, RecordType) else []
+    parts = (
+        [name for name, _ in t.type.fields] if isinstance(t, Value) and isinstance(t.type, RecordType) else []
+    )
     written = any(name in reader.assigned_members for name in (path[-1][1], *parts))
     inner = any(name in reader.assigned_members for _, name in path[:-1])
     if inner or (written and not isinstance(t, Value | Array)):

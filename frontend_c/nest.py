@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from frontend_c import operators
-from frontend_c.buffers import Extents, base_text, flatten, is_object
+from frontend_c.buffers import C_NAMES, Extents, base_text, flatten, is_object
 from frontend_c.c_types import LOCAL_POINTER, Array, CType, Other, Pointer, Value, Void, common
 from frontend_c.expressions import Binding, Context, Place, times, total, wide
 from frontend_c.functions import Functions, for_as_while, user_call
-from frontend_c.loops import HELP, Head, head, leaves, uncast
-from frontend_c.members import assigned_members, member, pointer_reachable, reachable
+from frontend_c.loops import HELP, Head, head, leaves, leaves_after_all, uncast, without_continue
+from frontend_c.members import assigned_members, cell, member, pointer_reachable, reachable
 from frontend_c.parsing import Node, c_ast, first_token, walk_nodes
 from frontend_c.scopes import Surroundings, Variable, enumerator_value
 from frontend_c.statements import Names, Out, Statements, assigned_names
@@ -110,10 +110,19 @@ class NestReader(Statements):
         self.open: dict[str, Range] = {}  # loops around what is read now, by iterator
         self.guards: dict[str, Affine] = {}  # conditions that the generated code is to test
         self.nest = nest
+        self.types.type_of = self._type_of
         self.assigned_members = assigned_members(nest)
         self.by_memory = by_memory
 
     # ------------------------------------------------------------------ names
+
+    def _type_of(self, node: Node) -> CType:
+        """The type of the expression in a ``typeof``."""
+        if isinstance(node, c_ast.ID | c_ast.ArrayRef | c_ast.StructRef) or getattr(node, "op", "") == "*":
+            t = self.place(node).ctype
+            return replace(t, const=False) if isinstance(t, Value) else t
+        e = self.convert(node)
+        return Value(e.type, e.type.name if isinstance(e.type, RecordType) else C_NAMES[e.type.name])
 
     def lookup(self, name: str, node: Node) -> Binding:
         binding = self.find(name) or self.outer.get(name) or self._outer(name, node)
@@ -264,6 +273,8 @@ class NestReader(Statements):
                 return pointer_place(known, node)
         elif isinstance(node, c_ast.StructRef) and (found := member(self, node)) is not None:
             return self._member_of(found, node)
+        elif isinstance(node, c_ast.UnaryOp) and node.op == "*" and (found := cell(self, node)) is not None:
+            return Place(found, found.ctype, node)
         elif isinstance(node, c_ast.UnaryOp | c_ast.BinaryOp | c_ast.Cast) and getattr(node, "op", "") != "*":
             target = self.pointer(node)
             if target is not None:
@@ -358,15 +369,40 @@ class NestReader(Statements):
                 known = self.tracker.step_inside(b, node)
                 assert not isinstance(known, At) and isinstance(b.ctype.type, ScalarType)
                 return operators.cast(known, b.ctype.type, self.span(node))
+        if node.op == "!" and (given := self._given(node)) is not None:
+            return given
         return super()._convert_unaryop(node)
 
     def _convert_binaryop(self, node: Node) -> Expr:
         if node.op not in ("&&", "||"):
-            return super()._convert_binaryop(node)
-        left = self.convert(node.left)
+            return self._given(node) or super()._convert_binaryop(node)
+        left = self.condition(node.left)
         with self.tracker.condition():
-            right = self.convert(node.right)
+            right = self.condition(node.right)
         return operators.binary(node.op, left, right, self.span(node))
+
+    def condition(self, node: Node) -> Expr:
+        return self._given(node) or super().condition(node)
+
+    def _given(self, node: Node) -> Expr | None:
+        """``p`` or ``p != NULL`` for a pointer that stays the same: a parameter."""
+        op, pointer = "!=", node
+        if isinstance(node, c_ast.BinaryOp):
+            op = node.op
+            sides = [(node.left, node.right), (node.right, node.left)]
+            pointer = next((a for a, b in sides if op in ("==", "!=") and _is_null(b)), None)
+        elif isinstance(node, c_ast.UnaryOp) and node.op == "!":
+            op, pointer = "==", node.expr
+        b = None
+        if isinstance(pointer, c_ast.ID):
+            b = self.visible(pointer.name)
+        elif isinstance(pointer, c_ast.StructRef):
+            b = member(self, pointer)
+        if b is None or b.kind != "outer" or b.address or not isinstance(b.ctype, Pointer):
+            return None
+        if self.tracker.follows(b) or b.source in self.assigned:
+            return None
+        return self.extents.variable(INT32, f"({b.source}) {op} 0", "int")
 
     def _convert_ternaryop(self, node: Node) -> Expr:
         cond = self.condition(node.cond)
@@ -473,7 +509,7 @@ class NestReader(Statements):
     def _any_loop(self, node: Node, uncounted: Callable[[], list[Out]]) -> list[Out]:
         if self.jumps and self.jumps[-1] is not None:
             return self._unfollowed(uncounted)
-        if self.loops and leaves(node) is not None:
+        if self.loops and leaves(node) is not None and leaves_after_all(node):
             loop = self._as_while(node, uncounted)
             return self._counted(node) if loop is None else loop
         known, scopes = dict(self.tracker.values), [dict(scope) for scope in self.scopes]
@@ -711,13 +747,17 @@ class NestReader(Statements):
         leave = self.tracker.enter(node, h.after, variable, r, own)
         self.jumps.append(None)
         self.loops += 1
-        body = [*self.scoped(node.stmt), *self.block(list(h.after))]
+        body = [*self.scoped(without_continue(node.stmt)), *self.block(list(h.after))]
         self.loops -= 1
         self.jumps.pop()
         del self.open[it.name]
         inner = tuple(s for s in body if not isinstance(s, Return))
         span = self._head_span(node)
-        loop = Loop(it.name, it.ctype.type, r.lower, r.upper, r.step, inner, it.source, outside, span)
+        outer = self.outer.get(it.source)
+        observed = outside and (outer is None or self._live(outer))
+        loop = Loop(
+            it.name, it.ctype.type, r.lower, r.upper, r.step, inner, it.source, outside, span, observed
+        )
         return loop, leave
 
     def _head_span(self, node: Node) -> Span:
@@ -797,7 +837,9 @@ class NestReader(Statements):
 
     def check_members(self, buffers: Sequence[Buffer], body: Sequence[NestStmt]) -> None:
         """Members of structs that a store of the nest might change; raises ``ByMemory`` for scalars."""
-        stored = {b.name for t in targets(list(body)) if isinstance(t, Load) for b in buffers if b.name == t.buffer}
+        stored = {
+            b.name for t in targets(list(body)) if isinstance(t, Load) for b in buffers if b.name == t.buffer
+        }
         types = [b.type for b in buffers if b.name in stored and not (b.distinct or b.restrict)]
         again: set[str] = set()
         for b in self.outer.values():
@@ -911,6 +953,11 @@ def _same(a: CType, b: CType) -> bool:
         case (Array(element=s), Array(element=t)) | (Pointer(target=s), Pointer(target=t)):
             return _same(s, t)
     return False
+
+
+def _is_null(node: Node) -> bool:
+    node = uncast(node)
+    return isinstance(node, c_ast.Constant) and node.value == "0"
 
 
 def _wraps(e: Expr) -> bool:

@@ -11,13 +11,15 @@ No other module imports pycparser; ``c_ast`` is passed on from here.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pycparser import c_ast, c_generator, c_parser
 
+from frontend_c.lexer import Token, statement_end
 from frontend_c.positions import PreToken
 
 __all__ = ["Chunk", "Node", "Unit", "c_ast", "c_text", "first_token", "walk_nodes"]
@@ -88,6 +90,9 @@ class Chunk:
     names: frozenset[str] = frozenset()  # all identifiers in it
     tree: Node | None = field(default=None, repr=False)
     failure: UnparsedError | None = field(default=None, repr=False)
+    blanked: list[tuple[int, int, UnparsedError]] = field(
+        default_factory=list, repr=False
+    )  # statements left out
 
 
 class Unit:
@@ -99,6 +104,7 @@ class Unit:
         self._parser = c_parser.CParser()
         self._typedefs: dict[str, Chunk] = {}
         self._mentions: dict[str, list[Chunk]] = {}
+        self.typeof: dict[str, list[str]] = {}  # names that stand for `typeof (...)`
         for chunk in self.chunks:
             for name in chunk.names:
                 self._mentions.setdefault(name, []).append(chunk)
@@ -123,9 +129,38 @@ class Unit:
         return chunk.tree
 
     def _parse(self, chunk: Chunk) -> Node:
-        known = [n for n in chunk.names if n in self._typedefs and self._typedefs[n].start < chunk.start]
-        prefix = "".join(f"typedef int {name};" for name in sorted(known))
+        """The tree.  In a function, statements that the parser does not know are left out (``blanked``)."""
         lines = ["" if t.kind == "pragma" else t.text for t in self.stream[chunk.start : chunk.end]]
+        made = plain_words(lines)
+        self.typeof.update({name: list(words) for name, words in made.items()})
+        first: UnparsedError | None = None
+        for _ in range(_MOST_BLANKS):
+            try:
+                return self._parsed(chunk, lines, made)
+            except UnparsedError as failure:
+                first = first or failure
+                found = (
+                    _statement_at(lines, failure.token - chunk.start) if chunk.kind == "function" else None
+                )
+                if found is None:
+                    break
+                begin, end = found
+                chunk.blanked.append((chunk.start + begin, chunk.start + end, failure))
+                names = {w for w in lines[begin:end] if _NAME.match(w) and w not in _KEYWORDS}
+                names -= {n for n in names if n in self._typedefs or n in made}
+                # what it names may change in it; the address of a name says so
+                lines[begin:end] = [
+                    "".join(f"&{n};" for n in sorted(names)) or ";",
+                    *[""] * (end - begin - 1),
+                ]
+        assert first is not None
+        chunk.blanked.clear()
+        raise first
+
+    def _parsed(self, chunk: Chunk, lines: Sequence[str], made: Mapping[str, Sequence[str]]) -> Node:
+        known = [n for n in chunk.names if n in self._typedefs and self._typedefs[n].start < chunk.start]
+        known += made
+        prefix = "".join(f"typedef int {name};" for name in sorted(known))
         # Line 1 holds the prefix, line 2 + k the k-th token.
         try:
             tree = self._parser.parse("\n".join([prefix, *lines]) + "\n", "")
@@ -138,6 +173,23 @@ class Unit:
         tree.ext = tree.ext[len(known) :]
         _number(tree, chunk.start)
         return tree
+
+    def expression(self, words: Sequence[str]) -> Node | None:
+        """The expression, or else the type name, that these tokens spell."""
+        known = "".join(f"typedef int {n};" for n in words if n in self._typedefs)
+        for text, kind in (
+            (f"int f(void) {{ ({' '.join(words)}); }}", "body"),
+            (f"{' '.join(words)} f;", "type"),
+        ):
+            try:
+                last = self._parser.parse(known + text, "").ext[-1]
+            except Exception:
+                continue
+            node = last.body.block_items[0] if kind == "body" else last.type
+            for n in walk_nodes(node):
+                n.coord = None
+            return node
+        return None
 
     def _stopped_at(self) -> int:
         """The line at which the parser gave up, for the errors that do not say."""
@@ -202,6 +254,83 @@ class Unit:
     def function_chunk(self, name: str) -> Chunk | None:
         """Where a function is defined, whether or not it parses."""
         return next((c for c in self.mentions(name) if c.kind == "function" and c.name == name), None)
+
+
+_MOST_BLANKS = 40
+_NAME = re.compile(r"[A-Za-z_]\w*$")
+_TYPEOF = ("typeof", "__typeof__", "__typeof", "typeof_unqual")
+
+
+def plain_words(lines: list[str]) -> dict[str, Sequence[str]]:
+    """Take words out that the parser does not know; each ``typeof (e)`` becomes a name, which is returned."""
+    made: dict[str, Sequence[str]] = {}
+    k = 0
+    while k < len(lines):
+        if lines[k] in _TYPEOF and k + 1 < len(lines) and lines[k + 1] == "(":
+            close = _partner(lines, k + 1)
+            inside = lines[k + 2 : close]
+            name = _stands_for(inside)
+            made[name] = inside
+            lines[k : close + 1] = [name, *[""] * (close - k)]
+        elif lines[k] == "__auto_type" and lines[k + 2 : k + 3] == ["="]:
+            inside = lines[k + 3 : _simple_end(lines, k + 3)]
+            lines[k] = _stands_for(inside)
+            made[lines[k]] = inside
+        elif (
+            lines[k] == "[" and lines[k + 1 : k + 2] == ["["] and (not k or lines[k - 1] in _BEFORE_ATTRIBUTE)
+        ):
+            close = _partner(lines, k)
+            lines[k : close + 1] = [""] * (close + 1 - k)
+        k += 1
+    return made
+
+
+def _stands_for(words: Sequence[str]) -> str:
+    """A name for ``typeof`` of these tokens, always the same."""
+    return "mdh_typeof_" + hashlib.sha256(" ".join(words).encode("latin-1", "replace")).hexdigest()[:12]
+
+
+def _simple_end(lines: Sequence[str], k: int) -> int:
+    """Index of the ``;`` or ``,`` that ends an initialiser."""
+    while k < len(lines) and lines[k] not in (";", ","):
+        k = _partner(lines, k) + 1 if lines[k] in _OPEN else k + 1
+    return k
+
+
+_BEFORE_ATTRIBUTE = frozenset((";", "{", "}", ")", ":", ""))
+
+
+def _partner(lines: Sequence[str], k: int) -> int:
+    """Index of the bracket that closes the one at ``k`` (at worst, the last token)."""
+    depth = 0
+    for j in range(k, len(lines)):
+        depth += (lines[j] in _OPEN) - (lines[j] in _CLOSE)
+        if not depth:
+            return j
+    return len(lines) - 1
+
+
+def _statement_at(lines: Sequence[str], k: int) -> tuple[int, int] | None:
+    """The smallest statement of a function's body around token ``k``: ``[begin, end)``."""
+    begin = k
+    depth = 0
+    while begin > 0:
+        text = lines[begin - 1]
+        if depth == 0 and text in (";", "{", "}"):
+            break
+        depth += (text in (")", "]")) - (text in ("(", "["))
+        depth = max(depth, 0)  # from inside of brackets to what is before them
+        begin -= 1
+    if not any(text == "{" for text in lines[:begin]):
+        return None
+    words = [
+        Token("id" if _NAME.match(t) else "punct", j, j + 1, t.encode("latin-1", "replace"))
+        for j, t in enumerate(lines)
+    ]
+    while begin < len(lines) and not lines[begin]:
+        begin += 1
+    end = statement_end([w if w.text else Token("directive", w.start, w.end, b"") for w in words], begin)
+    return (begin, end) if end is not None and begin <= k < end else None
 
 
 def _message(text: str) -> str:

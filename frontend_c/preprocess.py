@@ -172,14 +172,19 @@ def _kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def preprocess(source: SourceFile, command: CompileCommand, data: bytes | None = None) -> bytes:
-    """What ``cc -E`` prints for the file (or for ``data`` in its place); a ``Refusal`` on errors."""
+def preprocess(
+    source: SourceFile, command: CompileCommand, data: bytes | None = None, macros: bool = False
+) -> bytes:
+    """What ``cc -E`` prints for the file (or for ``data`` in its place); a ``Refusal`` on errors.
+
+    ``macros``: the definitions of all macros instead.
+    """
     folder = str(Path(command.directory, source.path).resolve().parent)
     if not Path(folder).is_dir():
         folder = command.directory
     flags, _ = analysis_flags(command)
     arguments = [analysis_compiler(command), "-E", "-x", "c", *flags, "-iquote", folder, "-w"]
-    arguments += [f"-D{shim}" for shim in SHIMS] + ["-DMDH_LIFT_OFF", "-"]
+    arguments += [f"-D{shim}" for shim in SHIMS] + ["-DMDH_LIFT_OFF", *(["-dM"] if macros else []), "-"]
     try:
         outcome = _run(arguments, source.data if data is None else data, folder)
     except OSError as error:

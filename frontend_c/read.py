@@ -8,22 +8,23 @@ Bad input never raises: what cannot be read is in the result, with the smallest 
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from frontend_c.c_types import Types
-from frontend_c.directives import Found, find_directives
+from frontend_c.directives import MDH, Found, find_directives
 from frontend_c.expressions import Context
 from frontend_c.functions import Functions, parameters, why_not_combine
 from frontend_c.hole import hole_test, preprocessed
 from frontend_c.lexer import statement_end
 from frontend_c.nest import ByMemory, Enclosing, NestReader, Result
-from frontend_c.parsing import Chunk, Node, Unit, c_ast, first_token, walk_nodes
+from frontend_c.parsing import Chunk, Node, Unit, UnparsedError, c_ast, first_token, walk_nodes
 from frontend_c.positions import Positions
 from frontend_c.preprocess import CompileCommand, analysis_flags, preprocess
 from frontend_c.scopes import local_types, surroundings
 from frontend_c.tracking import Untracked
-from lifter.annotations import BUILTIN_OPERATORS, Directive, parse_directive
+from lifter.annotations import BUILTIN_OPERATORS, Claim, Directive, parse_claim, parse_directive
 from lifter.loop_nest import LoopNest
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.source import NO_SPAN, SourceFile, Span
@@ -47,12 +48,12 @@ class ReadResult:
     diagnostics: tuple[Diagnostic, ...] = ()  # what belongs to no nest
 
 
-def read(source: SourceFile, command: CompileCommand) -> ReadResult:
-    """Every nest of a file."""
+def read(source: SourceFile, command: CompileCommand, accept: Collection[str] = ()) -> ReadResult:
+    """Every nest of a file.  ``accept``: other directives that count, of "scop", "omp" and "acc"."""
     _, warnings = analysis_flags(command)
     notes = tuple(replace(w, file=source.path) for w in warnings)
     try:
-        reader = _FileReader(source, command)
+        reader = _FileReader(source, command, accept)
     except Refusal as refusal:
         return ReadResult(diagnostics=(*notes, _placed(refusal.diagnostic, source)))
     if not reader.directives:
@@ -60,9 +61,13 @@ def read(source: SourceFile, command: CompileCommand) -> ReadResult:
             "MDH007", "no directive in the file", source.path, help="write `#pragma mdh` above a loop nest"
         )
         return ReadResult(diagnostics=(*notes, none))
-    results = [reader.read(found) for found in reader.directives]
+    results = reader.read_all()
     nests = tuple(r for r in results if isinstance(r, LoopNest))
     return ReadResult(nests, tuple(r for r in results if isinstance(r, Refused)), notes)
+
+
+def _with_claim(nest: LoopNest, claim: Claim) -> LoopNest:
+    return replace(nest, directive=replace(nest.directive, claims=(*nest.directive.claims, claim)))
 
 
 def _placed(d: Diagnostic, source: SourceFile) -> Diagnostic:
@@ -72,13 +77,13 @@ def _placed(d: Diagnostic, source: SourceFile) -> Diagnostic:
 class _FileReader:
     """One file: its tokens, its declarations, its functions."""
 
-    def __init__(self, source: SourceFile, command: CompileCommand) -> None:
+    def __init__(self, source: SourceFile, command: CompileCommand, accept: Collection[str]) -> None:
         self.source = source
         self.command = command
         self.whole = preprocessed(preprocess(source, command))
         self.stream = self.whole.stream
         self.positions = Positions(source, self.stream)
-        self.directives = find_directives(self.positions)
+        self.directives = find_directives(self.positions, accept)
         self.unit = Unit(self.stream)
         self.context = Context(self.unit, self.positions, Types(self.unit, _signed_char(command)))
         self.functions = Functions(self.context)
@@ -86,13 +91,52 @@ class _FileReader:
         self.labels: set[str] = set()
         self.taken = -1  # token at which the last nest ends
 
-    def read(self, found: Found) -> LoopNest | Refused:
+    def read_all(self) -> list[LoopNest | Refused]:
+        """The nests of all directives, with what directives of other languages in them claim."""
+        results: list[LoopNest | Refused] = []
+        for found in self.directives:
+            claim, problem = None, None
+            if found.word in ("omp", "acc"):
+                claim, kind, problems = parse_claim(
+                    found.word, found.text, found.offsets, self._loop_at(found)
+                )
+                if claim is None:
+                    continue
+                claim = replace(claim, span=found.span)
+                if found.token < self.taken:
+                    if isinstance(results[-1], LoopNest):
+                        results[-1] = _with_claim(results[-1], claim)
+                    continue
+                if kind == "inside":
+                    what = f"`{found.word}{found.text.rstrip()}` shares a loop among threads that run already"
+                    advice = "use `omp parallel for`" if found.word == "omp" else "use `acc parallel loop`"
+                    problem = Diagnostic("MDH414", what, span=found.span, help=advice)
+                problem = problem or next(iter(problems), None)
+            one = self.read(found, problem)
+            if claim is not None and isinstance(one, LoopNest):
+                one = _with_claim(one, claim)
+            results.append(one)
+        return results
+
+    def _loop_at(self, found: Found) -> int:
+        """Offset of the first token after a directive and other pragmas, or -1."""
+        k = next(
+            (k for k in range(found.token + 1, len(self.stream)) if self.stream[k].kind != "pragma"), None
+        )
+        at = None if k is None else self.positions.original_index(k)
+        return -1 if at is None else self.positions.original[at].start
+
+    def read(self, found: Found, problem: Diagnostic | None = None) -> LoopNest | Refused:
         """The nest of a directive."""
         chunk = self._chunk(found.token)
         function = chunk.name if chunk else "?"
         ordinal = self.ordinals.get(function, 0)
         self.ordinals[function] = ordinal + 1
-        directive, problems = parse_directive(found.text, found.offsets)
+        directive, problems = Directive(), tuple[Diagnostic, ...]()
+        if found.word == "mdh":
+            directive, problems = parse_directive(found.text, found.offsets)
+        if problem is not None:
+            problems = (*problems, problem)
         name = f"{self.source.path}::{function}::{directive.label or ordinal}"
         one = _One(
             self, found, chunk, function, directive.label or str(ordinal), name, directive, list(problems)
@@ -130,7 +174,7 @@ class _One:
         self.span = self.found.span
         first, last = self._statement()
         self.span = self._bytes(first, last)
-        definition, nest = self._parsed(first)
+        definition, nest = self._parsed(first, last)
         self._check_operators()
         enclosing = self._enclosing(definition, nest, last)
         types = Types(
@@ -147,7 +191,7 @@ class _One:
         return LoopNest(
             self.name, self.function, self.label, params, buffers, scalars, statements,
             self.file.functions.closure([*reader.called, *named]), directive, self.file.source.path,
-            self.span, self.found.span, self._function_span(),
+            self.span, NO_SPAN if self.found.word == "scop" else self.found.span, self._function_span(),
         )  # fmt: skip
 
     def _nest(self, context: Context, enclosing: Enclosing, nest: Node) -> tuple[NestReader, Result]:
@@ -175,6 +219,8 @@ class _One:
         """Tokens of the nest, ``[first, end)``; MDH004 where there is none."""
         stream = self.file.stream
         first = self.found.token + 1
+        while first < len(stream) and stream[first].kind == "pragma" and not MDH.match(stream[first].text):
+            first += 1  # a pragma of another tool that belongs to the loop
         text = stream[first].text if first < len(stream) and stream[first].kind != "pragma" else ""
         if self.chunk is None or text not in ("for", "{"):
             raise refuse(
@@ -214,23 +260,40 @@ class _One:
             raise Refusal(problem)
         return span
 
-    def _parsed(self, first: int) -> tuple[Node, Node]:
+    def _parsed(self, first: int, end: int) -> tuple[Node, Node]:
         """The function's definition and the nest's statement; MDH003 where they do not parse."""
         assert self.chunk is not None
         tree = self.file.unit.tree(self.chunk)
         if tree is None:
             assert self.chunk.failure is not None
-            at = self.chunk.failure.token
-            raise refuse(
-                "MDH003", f"function `{self.function}` cannot be parsed: {self.chunk.failure.message}",
-                self.file.positions.span(at, at),
-                help="move the nest into a function of its own",
-            )  # fmt: skip
+            raise self._unparsed(self.chunk.failure)
+        names = {t.text for t in self.file.stream[first:end] if t.kind == "id"}
+        for begin, stop, failure in self.chunk.blanked:
+            if (begin < end and first < stop) or (begin < first and names & self._declared(begin, stop)):
+                raise self._unparsed(failure)
         definition = next((n for n in tree.ext if isinstance(n, c_ast.FuncDef)), None)
         for node in walk_nodes(definition) if definition is not None else ():
             if isinstance(node, c_ast.For | c_ast.Compound) and first_token(node) == first:
                 return definition, node
         raise refuse("MDH003", f"function `{self.function}` cannot be parsed", self._head())
+
+    def _unparsed(self, failure: UnparsedError) -> Refusal:
+        return refuse(
+            "MDH003", f"function `{self.function}` cannot be parsed: {failure.message}",
+            self.file.positions.span(failure.token, failure.token),
+            help="move the nest into a function of its own",
+        )  # fmt: skip
+
+    def _declared(self, begin: int, end: int) -> set[str]:
+        """What an unreadable statement may declare: nothing if it looks like an expression."""
+        part = self.file.stream[begin:end]
+        second = part[1].text if len(part) > 1 else ""
+        if part[0].kind != "id" or part[0].text in _ASM or second in ("=", "(", "[", ".", "->", "++", "--"):
+            return set()
+        return {
+            t.text for before, t in pairwise(part)
+            if t.kind == "id" and (before.kind == "id" or before.text in ("*", ",", ")"))
+        }  # fmt: skip
 
     def _enclosing(self, definition: Node, nest: Node, end: int) -> Enclosing:
         assert self.chunk is not None
@@ -281,6 +344,9 @@ class _One:
             what = f"`{name}` is no combine function: {why}"
             return [Diagnostic("MDH406", what, span=span, help=shapes)]
         return []
+
+
+_ASM = ("asm", "__asm__", "__asm", "if", "for", "while", "do", "switch", "return", "goto", "case", "default")
 
 
 def _signed_char(command: CompileCommand) -> bool:

@@ -261,12 +261,11 @@ class Statements(Expressions):
 
     def branches(self, cond: Expr, node: Node) -> list[Out]:
         then, other = self.scoped(node.iftrue), self.scoped(node.iffalse)
-        if any(isinstance(s, Loop) for s in [*then, *other]):
-            raise refuse(
-                "MDH211", "loop under a condition", self.context.head(node),
-                help="put the condition inside the innermost loop",
-            )  # fmt: skip
-        return [If(cond, _plain(then), _plain(other), self.span(node))] if then or other else []
+        if not (then or other):
+            return []
+        # the nest's statements may have loops in branches, the language of expressions does not know them
+        yes, no = (tuple(s for s in body if not isinstance(s, Return)) for body in (then, other))
+        return [If(cond, yes, no, self.span(node))]  # type: ignore[arg-type]
 
     def _statement_return(self, node: Node) -> list[Out]:
         return self.return_(node)

@@ -156,7 +156,9 @@ class Tracker:
     def scalar(self, b: Binding, node: Node) -> Expr:
         """A counter's value as an expression of its type."""
         known = self.value(b, node)
-        assert not isinstance(known, At) and isinstance(b.ctype, Value) and isinstance(b.ctype.type, ScalarType)
+        assert (
+            not isinstance(known, At) and isinstance(b.ctype, Value) and isinstance(b.ctype.type, ScalarType)
+        )
         return operators.cast(known, b.ctype.type, self.reader.span(node))
 
     def step_inside(self, b: Binding, node: Node) -> Known:
@@ -188,7 +190,9 @@ class Tracker:
 
     # ------------------------------------------------------------------ loops
 
-    def enter(self, node: Node, rest: Sequence[Node], it: Expr, r: Range, own: Binding | None) -> Callable[[], None]:
+    def enter(
+        self, node: Node, rest: Sequence[Node], it: Expr, r: Range, own: Binding | None
+    ) -> Callable[[], None]:
         """Values at the start of an iteration of a loop; the result restores order after the loop.
 
         ``rest``: what else runs in each iteration, after the body.  ``own``: the iterator's variable.
@@ -258,9 +262,7 @@ class Tracker:
             raise self.lost(b, node, "moves as often as a loop runs, which cannot be told")
         rounded = Binary("/", total(span, Const(size - 1, INT64)), Const(size, INT64), INT64)
         zero = Const(0, INT64)
-        return self.reader.extents.hoist(
-            Select(Binary(">", span, zero, INT32), rounded, zero, INT64)
-        )
+        return self.reader.extents.hoist(Select(Binary(">", span, zero, INT32), rounded, zero, INT64))
 
     def final(self, b: Binding, r: Range, node: Node) -> Later:
         """The value that a loop leaves in its iterator."""
@@ -297,10 +299,18 @@ class Tracker:
                     return None
                 raise self.lost(b, node, "is changed in a way that cannot be followed")
             sign, amount = change
-            return Const(sign, INT64) if amount is None else times(Const(sign, INT64), self._fixed(amount, b, loop))
+            return (
+                Const(sign, INT64)
+                if amount is None
+                else times(Const(sign, INT64), self._fixed(amount, b, loop))
+            )
         if isinstance(node, c_ast.If | c_ast.Switch | c_ast.TernaryOp | c_ast.Label):
             raise self.lost(b, node, "changes under a condition")
-        if isinstance(node, c_ast.BinaryOp) and node.op in ("&&", "||") and name in assigned_names(node.right):
+        if (
+            isinstance(node, c_ast.BinaryOp)
+            and node.op in ("&&", "||")
+            and name in assigned_names(node.right)
+        ):
             raise self.lost(b, node, "changes under a condition")
         if isinstance(node, c_ast.UnaryOp) and node.op in ("sizeof", "&"):
             raise self.lost(b, node, "is used in a way that cannot be followed")
@@ -353,9 +363,7 @@ def _declared(node: Node) -> set[str]:
 
 def _is_counter(t: CType) -> bool:
     """Integers of 32 bits or more: narrower ones may wrap where nobody expects it."""
-    return (
-        isinstance(t, Value) and isinstance(t.type, ScalarType) and t.type.is_integer and t.type.bits >= 32
-    )
+    return isinstance(t, Value) and isinstance(t.type, ScalarType) and t.type.is_integer and t.type.bits >= 32
 
 
 def counters(nest: Node) -> frozenset[str]:
@@ -364,10 +372,14 @@ def counters(nest: Node) -> frozenset[str]:
     Those that only take part in the values are left to the lifter: ``count++`` is a reduction.
     """
     moved, needed, sources = set[str](), set[str](), dict[str, set[str]]()
+    bounds, iterators = set[str](), set[str]()
     plain = {id(n) for loop in walk_nodes(nest) if isinstance(loop, c_ast.For) for n in _own_steps(loop)}
     for n in walk_nodes(nest):
         if stepped(n) and id(n) not in plain:
             moved.add(stepped(n))
+        if isinstance(n, c_ast.For) and n.cond is not None:
+            iterators |= {stepped(m) for m in _own_steps(n)}
+            bounds |= _names(n.cond)
         if isinstance(n, c_ast.ArrayRef):
             needed |= _names(n.subscript)
         elif isinstance(n, c_ast.UnaryOp) and n.op == "*":
@@ -376,13 +388,12 @@ def counters(nest: Node) -> frozenset[str]:
             sources.setdefault(n.lvalue.name, set()).update(_names(n.rvalue))
         elif isinstance(n, c_ast.Decl) and n.name and n.init is not None:
             sources.setdefault(n.name, set()).update(_names(n.init))
-        elif isinstance(n, LOOPS) and n.cond is not None and (
-            not isinstance(n, c_ast.For) or n.init is None
-        ):
+        elif isinstance(n, LOOPS) and n.cond is not None and (not isinstance(n, c_ast.For) or n.init is None):
             needed |= _names(n.cond)
     while more := {s for name in needed for s in sources.get(name, ())} - needed:
         needed |= more
-    return frozenset(moved & needed)
+    # a bound that is set in the nest: `i__1 = *n; for (i = 1; i <= i__1; ++i)`
+    return frozenset((moved & needed) | ((bounds & sources.keys()) - iterators))
 
 
 def _own_steps(loop: Node) -> list[Node]:

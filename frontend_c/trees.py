@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from frontend_c.statements import Out
 from lifter.loop_nest import Loop, NestStmt
+from lifter.trees import map_tree
 from mdh_core.expr import (
     Assign,
     Binary,
@@ -21,7 +22,6 @@ from mdh_core.expr import (
     Var,
     While,
     base_of,
-    map_stmts,
     walk,
 )
 from mdh_core.ir import Buffer
@@ -73,13 +73,7 @@ def as_scalar(n: Expr, ranks: set[str]) -> Expr | None:
 
 def map_nest(body: Sequence[NestStmt], f: Callable[[Expr], Expr]) -> tuple[NestStmt, ...]:
     """The nest with ``f`` applied to every top-level expression."""
-    out: list[NestStmt] = []
-    for s in body:
-        if isinstance(s, Loop):
-            out.append(replace(s, lower=f(s.lower), upper=f(s.upper), body=map_nest(s.body, f)))
-        else:
-            out += [t for t in map_stmts((s,), f) if not isinstance(t, Return)]
-    return tuple(out)
+    return map_tree(body, f)
 
 
 def expressions(body: Sequence[Out]) -> list[Expr]:

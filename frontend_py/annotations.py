@@ -1,9 +1,9 @@
 """Types in annotations.
 
-    "float32[n, k_max]"    an array whose extents have names       "restrict float32[n]"   ... that overlaps nothing
-    "float32[:, COLS]"     ... nothing said of the first one       "int64[()]"             ... of no dimension
-    "int32", np.int32      a NumPy number (Python's are converted)  int, float             a Python number
-    Buffer[float32, 2], Buffer[float32, "n", "k"], Buffer[float32, [N, K]], NDArray[np.float32]
+"float32[n, k_max]"    an array whose extents have names       "restrict float32[n]"   ... that overlaps nothing
+"float32[:, COLS]"     ... nothing said of the first one       "int64[()]"             ... of no dimension
+"int32", np.int32      a NumPy number (Python's are converted)  int, float             a Python number
+Buffer[float32, 2], Buffer[float32, "n", "k"], Buffer[float32, [N, K]], NDArray[np.float32]
 """
 
 from __future__ import annotations
@@ -28,7 +28,11 @@ def kind_of(node: ast.expr | None, scope: Scope) -> Kind | None:
         return kind_of_text(node.value, scope)
     if isinstance(node, ast.Subscript):
         return _generic(node, scope)
-    if isinstance(node, ast.Name) and node.id in _PLAIN and scope.find(node.id) == Dotted(f"builtins.{node.id}"):
+    if (
+        isinstance(node, ast.Name)
+        and node.id in _PLAIN
+        and scope.find(node.id) == Dotted(f"builtins.{node.id}")
+    ):
         return _PLAIN[node.id]
     t = _element(node, scope)
     return None if t is None else Scalar(t)

@@ -1,9 +1,9 @@
 """The decorator ``@mdh(...)`` in the text of a file, as the clauses of a directive.
 
-    @mdh("combine_ops(cc, pw(+)) fp(exact)")            the clauses of C
-    @mdh(combine_ops(i=cc, k=pw(add)), fp("exact"))     the same as objects
-    @mdh(combine_ops="cc, pw(+)", fp="exact")           the same as keywords
-    @mdh(out(w=Buffer[T]), inp(M=Buffer[T], v=Buffer[T]), combine_ops(cc, pw(add)))
+@mdh("combine_ops(cc, pw(+)) fp(exact)")            the clauses of C
+@mdh(combine_ops(i=cc, k=pw(add)), fp("exact"))     the same as objects
+@mdh(combine_ops="cc, pw(+)", fp="exact")           the same as keywords
+@mdh(out(w=Buffer[T]), inp(M=Buffer[T], v=Buffer[T]), combine_ops(cc, pw(add)))
 """
 
 from __future__ import annotations
@@ -157,7 +157,10 @@ class _Builder:
                 what = f"`{ast.unparse(k.value)}` is no type of a buffer"
                 self.problems.append(
                     Diagnostic(
-                        "MDH402", what, span=self.file.span(k.value), help="write `Buffer[float32]` or the like"
+                        "MDH402",
+                        what,
+                        span=self.file.span(k.value),
+                        help="write `Buffer[float32]` or the like",
                     )
                 )
                 continue
@@ -199,5 +202,3 @@ def _called(node: ast.expr) -> str:
     if isinstance(callee, ast.Attribute):
         return callee.attr
     return callee.id if isinstance(callee, ast.Name) else ""
-
-

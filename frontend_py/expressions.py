@@ -155,7 +155,11 @@ class Expressions(ABC):
         key = node.slice
         if not isinstance(t, RecordType):
             raise refuse("MDH006", "something that is no array is subscripted", self.span(node))
-        if not isinstance(key, ast.Constant) or not isinstance(key.value, str) or key.value not in dict(t.fields):
+        if (
+            not isinstance(key, ast.Constant)
+            or not isinstance(key.value, str)
+            or key.value not in dict(t.fields)
+        ):
             raise refuse(
                 "MDH006", f"`{t}` has no such field", self.span(key),
                 help="the fields are " + ", ".join(f'`"{name}"`' for name, _ in t.fields),
@@ -268,7 +272,9 @@ class Expressions(ABC):
 
     def _ifexp(self, node: ast.IfExp) -> Val:
         condition = self.condition(node.test)
-        return operators.select(condition, self.convert(node.body), self.convert(node.orelse), self.span(node))
+        return operators.select(
+            condition, self.convert(node.body), self.convert(node.orelse), self.span(node)
+        )
 
     # ------------------------------------------------------------------ calls
 

@@ -68,7 +68,10 @@ class PythonFile:
             self.tree = ast.parse(source.data, source.path)
         except SyntaxError as error:
             raise refuse(
-                "MDH003", f"the file is no Python: {error.msg}", self._line(error.lineno or 1), file=source.path
+                "MDH003",
+                f"the file is no Python: {error.msg}",
+                self._line(error.lineno or 1),
+                file=source.path,
             ) from None
         except ValueError as error:  # a null byte
             raise refuse("MDH003", f"the file is no Python: {error}", file=source.path) from None

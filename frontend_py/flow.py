@@ -1,8 +1,8 @@
 """Where variables have a value: which reads of a statement list may see a value from before it.
 
-    for i in range(n):            exposed: {n, x, s}
-        t = x[i]                  assigned afterwards: {}   (the loop may run zero times)
-        s = s + t
+for i in range(n):            exposed: {n, x, s}
+    t = x[i]                  assigned afterwards: {}   (the loop may run zero times)
+    s = s + t
 """
 
 from __future__ import annotations

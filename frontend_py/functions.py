@@ -168,7 +168,9 @@ class FunctionReader(Statements):
             late = reads_late(statements, self.out.name, {p for p, _ in bound})
             res = Var(self.out.name, kinds[0].type)
             whole = (Declare(self.out.name, res.type), *statements, Return(res))
-            return Known(Function(name, tuple(bound), whole, res.type, True), kinds[0], tuple(self.calls), late)
+            return Known(
+                Function(name, tuple(bound), whole, res.type, True), kinds[0], tuple(self.calls), late
+            )
         if self.result is None or not flow(node.body).left:
             raise refuse("MDH204", "it does not return a value on every path", self.file.head(node))
         t: Type = INT32 if self.result.truth else self.result.type
@@ -289,7 +291,9 @@ def reads_late(body: Sequence[Stmt], res: str, operands: set[str]) -> bool:
     """Is an operand read after, or in a loop with, a first write of the result?"""
     written = False
     for s in body:
-        if written and any(n.name in operands for e in stmt_exprs((s,)) for n in walk(e) if isinstance(n, Var)):
+        if written and any(
+            n.name in operands for e in stmt_exprs((s,)) for n in walk(e) if isinstance(n, Var)
+        ):
             return True
         if isinstance(s, If | While) and _writes(s, res):
             inner = [s.then, s.other] if isinstance(s, If) else [(*s.body, *s.body)]
@@ -309,4 +313,3 @@ def _writes(s: Stmt, name: str) -> bool:
             return any(_writes(x, name) for x in body)
         case _:
             return False
-

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from frontend_py import operators
 from frontend_py.files import PythonFile, Scope, UserFunction
-from frontend_py.flow import assigned_in, flow, names_in, read_in
+from frontend_py.flow import assigned_in, flow, names_in, read_in, stored
 from frontend_py.functions import Functions, user_call
 from frontend_py.kinds import Array, Kind, Scalar
 from frontend_py.operators import Val
@@ -362,7 +362,9 @@ class NestReader(Statements):
         b.mutated = node
         self.mutable.append(b)
         place = Var(b.name, known.function.type)
-        return [Assign(place, Call(known.function.name, tuple(operands), known.function.type), self.span(node))]
+        return [
+            Assign(place, Call(known.function.name, tuple(operands), known.function.type), self.span(node))
+        ]
 
     # ------------------------------------------------------------------ statements
 
@@ -385,7 +387,9 @@ class NestReader(Statements):
         lower: Expr = Const(0, INT32) if lower_node is None else self._bound(lower_node)
         upper = self._bound(upper_node)
         if self.find(name) is not None or (name in self.kinds and name in self.assigned):
-            raise refuse("MDH210", f"`{name}` counts a loop and is used for something else", self.span(node.target))
+            raise refuse(
+                "MDH210", f"`{name}` counts a loop and is used for something else", self.span(node.target)
+            )
         t = _iterator_type(lower, upper, lower_node is None)
         b = Binding(name, "iterator", (name, id(node)), self.names.unique(c_name(name)), Scalar(t, weak=True))
         self.scopes.append({name: b})
@@ -409,7 +413,9 @@ class NestReader(Statements):
         written = {b.name for b in self.outers.values() if b.source in self.assigned}
         for n in walk(v.expr):
             if isinstance(n, Var) and n.name in written:
-                raise refuse("MDH202", f"bound depends on `{n.name}`, which the nest changes", self.span(node))
+                raise refuse(
+                    "MDH202", f"bound depends on `{n.name}`, which the nest changes", self.span(node)
+                )
         return self.extents.hoist(v.expr)
 
     def note_view(self, val: Val, node: ast.AST) -> None:
@@ -420,17 +426,27 @@ class NestReader(Statements):
 
     def read(self) -> list[Out]:
         """The nest's statements."""
-        whole = flow([*self.whole.before, *self.whole.loops], {a.arg for a in self.whole.node.args.args})
-        for name in sorted(read_in(self.whole.after) & self.assigned):
-            if name not in self.kinds and name not in whole.assigned:
-                node = next(
-                    n for s in self.whole.after for n in ast.walk(s) if isinstance(n, ast.Name) and n.id == name
-                )
-                raise refuse("MDH006", f"`{name}` may have no value here", self.span(node),
-                             help=f"assign `{name}` before the loop")  # fmt: skip
+        self._check_after()
         body = self.block(self.whole.loops)
         self.check_records()
         return body
+
+    def _check_after(self) -> None:
+        """What is read after the nest must have its value before it, or be computed by it."""
+        counters = {n for s in self.whole.loops for n in stored(s)} - self.assigned
+        for name, node in flow(self.whole.after).exposed.items():
+            if name in self.kinds:
+                continue
+            if name in self.assigned:
+                raise refuse(
+                    "MDH006", f"`{name}` may have no value here", self.span(node),
+                    help=f"assign `{name}` before the first loop",
+                )  # fmt: skip
+            if name in counters:
+                raise refuse(
+                    "MDH210", f"`{name}` is read after the loop that counts it", self.span(node),
+                    help="use a variable of its own for the loop",
+                )  # fmt: skip
 
     def result(
         self, body: Sequence[Out]
@@ -480,7 +496,9 @@ def _rank(name: str, body: Sequence[ast.stmt]) -> int:
             count, inner = 0, n
             while isinstance(inner, ast.Subscript):
                 items = inner.slice.elts if isinstance(inner.slice, ast.Tuple) else [inner.slice]
-                count += len([i for i in items if not (isinstance(i, ast.Constant) and isinstance(i.value, str))])
+                count += len(
+                    [i for i in items if not (isinstance(i, ast.Constant) and isinstance(i.value, str))]
+                )
                 inner = inner.value
             if isinstance(inner, ast.Name) and inner.id == name:
                 most = max(most, count)
@@ -547,4 +565,3 @@ def _used(body: Sequence[NestStmt], buffers: Sequence[Buffer]) -> set[str]:
         for extent in buffer.extents:
             out.update(extent.names if extent is not None else ())
     return out
-

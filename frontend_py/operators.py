@@ -175,7 +175,12 @@ def _weak_common(a: Val, b: Val, s: ScalarType, t: ScalarType) -> ScalarType:
     if s == t:
         return s
     for v, mine, other in ((a, s, t), (b, t, s)):
-        if isinstance(v.expr, Const) and mine != BOOL and in_range(int(v.expr.value), other) and other != BOOL:
+        if (
+            isinstance(v.expr, Const)
+            and mine != BOOL
+            and in_range(int(v.expr.value), other)
+            and other != BOOL
+        ):
             return other
     return INT64
 

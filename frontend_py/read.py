@@ -59,7 +59,8 @@ class FunctionRead:
     parts: Parts
     derived: Mapping[str, Expr | Shape] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
-    weak: frozenset[str] = frozenset()  # outer scalars that are plain Python numbers
+    weak: frozenset[str] = frozenset()  # variables that are plain Python numbers
+    truths: frozenset[str] = frozenset()  # variables that are truth values
 
 
 def read(source: SourceFile) -> ReadResult:
@@ -117,10 +118,12 @@ def read_function(
                 reader.functions.closure([*reader.called, *named]), found.directive, file.source.path,
                 span, found.span, file.span(found.function),
             )  # fmt: skip
-            weak = {b.name for b in reader.outers.values() if b.type is not None and b.type.weak}
+            types = {b.name: reader.types.assumed.get(b.key) for b in reader.outers.values()}
+            weak = {name for name, t in types.items() if t is not None and t.weak}
+            truths = {name for name, t in types.items() if t is not None and t.truth}
             return FunctionRead(
                 nest, whole, dict(reader.extents.sources), {b.name: b.source for b in reader.outers.values()},
-                frozenset(weak),
+                frozenset(weak), frozenset(truths),
             )  # fmt: skip
     except Refusal as refusal:
         problems.append(refusal.diagnostic)
@@ -295,7 +298,11 @@ def _new_array(reader: _Prologue, value: ast.expr) -> Array | None:
     word = value.func.attr
     if word in ("zeros_like", "empty_like", "ones_like") and isinstance(value.args[0], ast.Name):
         kind = reader.kinds.get(value.args[0].id)
-        return Array(kind.element, (None,) * len(kind.extents)) if isinstance(kind, Array) and kind.extents else None
+        return (
+            Array(kind.element, (None,) * len(kind.extents))
+            if isinstance(kind, Array) and kind.extents
+            else None
+        )
     if word not in ("zeros", "empty", "ones"):
         return None
     given = [*value.args[1:2], *(k.value for k in value.keywords if k.arg == "dtype")]

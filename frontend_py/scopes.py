@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from frontend_py.constants import constant_value
-from frontend_py.files import Dotted, Number, PythonFile, Record, Scope, Thing, UserFunction, dotted, library, record_type
+from frontend_py.files import (
+    Dotted,
+    Number,
+    PythonFile,
+    Record,
+    Scope,
+    Thing,
+    UserFunction,
+    dotted,
+    library,
+    record_type,
+)
 from mdh_core.diagnostics import Refusal
 
 
@@ -41,13 +52,14 @@ class FileScope:
                 return _imported(found, name)
             case ast.FunctionDef() as node:
                 return UserFunction(node, self.file, self)
-            case ast.Assign(targets=[ast.Name()], value=value) | ast.AnnAssign(
-                target=ast.Name(), value=ast.expr() as value
+            case (
+                ast.Assign(targets=[ast.Name()], value=value)
+                | ast.AnnAssign(target=ast.Name(), value=ast.expr() as value)
             ):
                 return self._value(name, value)
-            case ast.Assign(targets=[ast.Tuple(elts=items)], value=ast.Tuple(elts=values)) if len(items) == len(
-                values
-            ):
+            case ast.Assign(targets=[ast.Tuple(elts=items)], value=ast.Tuple(elts=values)) if len(
+                items
+            ) == len(values):
                 for item, value in zip(items, values, strict=True):
                     if isinstance(item, ast.Name) and item.id == name:
                         return self._value(name, value)

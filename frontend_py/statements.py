@@ -235,7 +235,9 @@ class Statements(Expressions):
                 node = whole.exposed[name]
                 self.problems.append(
                     Diagnostic(
-                        "MDH006", f"`{name}` may have no value here", span=self.span(node),
+                        "MDH006",
+                        f"`{name}` may have no value here",
+                        span=self.span(node),
                         help=f"assign `{name}` before the loop",
                     )  # fmt: skip
                 )
@@ -294,9 +296,7 @@ class Statements(Expressions):
 
     # ------------------------------------------------------------------ assignments
 
-    def _assign(
-        self, target: ast.expr, value: ast.expr, s: ast.stmt, first: frozenset[str]
-    ) -> list[Out]:
+    def _assign(self, target: ast.expr, value: ast.expr, s: ast.stmt, first: frozenset[str]) -> list[Out]:
         if isinstance(target, ast.Tuple | ast.List):
             return self._unpacked(target.elts, value, s, first)
         if isinstance(target, ast.Name):
@@ -368,9 +368,7 @@ class Statements(Expressions):
         t = val.expr.type
         return Val(Var(name, t), val.weak, val.truth), Declare(name, t, val.expr, self.span(s))
 
-    def _to_name(
-        self, name: str, val: Val, s: ast.stmt, first: frozenset[str], fresh: bool = False
-    ) -> Out:
+    def _to_name(self, name: str, val: Val, s: ast.stmt, first: frozenset[str], fresh: bool = False) -> Out:
         span = self.span(s)
         declares = name in first
         b = self._declare(name, s) if declares else self._target(name, s)
@@ -487,8 +485,10 @@ class Statements(Expressions):
             if b.shared and b.mutated is not None:
                 self.problems.append(
                     Diagnostic(
-                        "MDH006", f"`{b.source}` is changed, and another name may refer to it",
-                        span=self.span(b.mutated), help=f"pass or assign `{b.source}.copy()`",
+                        "MDH006",
+                        f"`{b.source}` is changed, and another name may refer to it",
+                        span=self.span(b.mutated),
+                        help=f"pass or assign `{b.source}.copy()`",
                     )  # fmt: skip
                 )
                 return

@@ -40,6 +40,23 @@ class OpClause:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """What a directive of OpenMP or OpenACC says about the loop that follows it.
+
+    ``at``: offset of that loop's key word; ``loops``: how many perfectly nested loops it is about.
+    ``parallel``: their iterations may run in any order and at the same time.
+    """
+
+    language: str  # "omp" | "acc"
+    at: int
+    loops: int = 1
+    parallel: bool = True
+    reductions: tuple[tuple[str, str, Span], ...] = ()  # operator, variable, place
+    private: tuple[str, ...] = ()  # variables of which each iteration or thread has its own
+    span: Span = field(default=NO_SPAN, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Directive:
     """What a directive states; absent clauses are empty.  All spans are in the original file."""
 
@@ -53,6 +70,7 @@ class Directive:
     fp: str = "fast"
     targets: tuple[str, ...] = ()
     access: str = ""  # output access of the CC'23 spelling, as written
+    claims: tuple[Claim, ...] = ()  # of directives of other languages in the nest
     clause_spans: tuple[tuple[str, Span], ...] = field(default=(), compare=False, repr=False)
 
     def clause_span(self, name: str) -> Span:
@@ -353,3 +371,87 @@ _HANDLERS: dict[str, Callable[[_Reader, _Part, _Part], None]] = {
     "sizes": _Reader.sizes, "assume": _Reader.assume, "noalias": _Reader.noalias, "fp": _Reader.fp,
     "target": _Reader.target,
 }  # fmt: skip
+
+
+# --------------------------------------------------------------------------- OpenMP and OpenACC
+
+_PRIVATE = ("private", "firstprivate", "lastprivate", "linear", "copyprivate")
+_REDUCTIONS = {
+    "+": "+", "-": "+", "*": "*", "&": "&", "|": "|", "^": "^", "&&": "&&", "||": "||", "min": "min", "max": "max",
+    "and": "&&", "or": "||",
+}  # fmt: skip
+_WORD = re.compile(r"\s*([A-Za-z_]\w*)")
+
+
+def parse_claim(
+    language: str, text: str, offsets: Sequence[int] | None, at: int
+) -> tuple[Claim | None, str, tuple[Diagnostic, ...]]:
+    """What ``text`` (after ``omp`` or ``acc``) claims, and why it is no directive of ours, if it is none.
+
+    The reason is "" for a directive about a loop, "other" for one that has nothing to do with loops, and
+    "inside" for one that shares out a loop among threads that run already.
+
+    >>> parse_claim("omp", " parallel for reduction(+: s) collapse(2)", None, 0)[0].loops
+    2
+    """
+    reader = _Reader(text, offsets)
+    words: list[str] = []
+    position = 0
+    while (found := _WORD.match(text, position)) and not text[found.end() :].lstrip().startswith("("):
+        words.append(found[1])
+        position = found.end()
+    kind = _kind(language, words)
+    if kind == "other":
+        return None, kind, ()
+    loops, private = 1, list[str]()
+    reductions: list[tuple[str, str, Span]] = []
+    reader.text = " " * position + text[position:]
+    for name, argument in reader._clauses():
+        try:
+            if argument is None:
+                words.append(name.text)
+            elif name.text == "collapse":
+                loops = _count(reader, argument)
+            elif name.text in _PRIVATE:
+                private += [p.text for p in _split(_Part(argument.text.partition(":")[0], argument.start))]
+            elif name.text in ("reduction", "in_reduction"):
+                reductions += _reductions(reader, argument)
+        except Refusal as refusal:
+            reader.problems.append(refusal.diagnostic)
+    sequential = (
+        "seq" in words
+        or "auto" in words
+        or (language == "acc" and "kernels" in words and "independent" not in words)
+    )
+    span = reader.span(0, len(text.rstrip())) if offsets is not None else NO_SPAN
+    claim = Claim(language, at, loops, not sequential, tuple(reductions), tuple(private), span)
+    return claim, kind, tuple(reader.problems)
+
+
+def _kind(language: str, words: Sequence[str]) -> str:
+    if language == "acc":
+        if "loop" in words and ("parallel" in words or "kernels" in words or "serial" in words):
+            return ""
+        return "inside" if words[:1] == ["loop"] else "" if words[:1] == ["kernels"] else "other"
+    if "for" in words or "loop" in words:
+        return "" if "parallel" in words else "inside"
+    return "" if words[:1] == ["simd"] else "other"
+
+
+def _count(reader: _Reader, argument: _Part) -> int:
+    text = argument.text.strip()
+    if not text.isdigit() or not int(text):
+        raise reader.malformed("`collapse` needs a number of loops", argument)
+    return int(text)
+
+
+def _reductions(reader: _Reader, argument: _Part) -> list[tuple[str, str, Span]]:
+    head, colon, rest = argument.text.partition(":")
+    operator = head.split(",")[-1].strip()  # after modifiers such as `task,`
+    if not colon or operator not in _REDUCTIONS:
+        raise reader.malformed(f"`{operator}` is no reduction operator that is known here", argument)
+    part = _Part(rest, argument.start + len(head) + 1)
+    return [
+        (_REDUCTIONS[operator], re.split(r"[\[\s]", item.text)[0], reader.span(item.start, item.end))
+        for item in _split(part)
+    ]

@@ -9,19 +9,22 @@ from lifter.annotations import OpClause
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from mdh_core.combine import CombineOp
 from mdh_core.diagnostics import Related, refuse
-from mdh_core.expr import Load, ScalarType, walk
+from mdh_core.expr import If, Load, ScalarType, Stmt, walk
 from mdh_core.ir import HostLoop, MdhProgram, Sequential, Step, Store
 from mdh_core.source import Span
 
 SYNONYMS = {"fmin": "min", "fmax": "max"}
 
 
-def loops_of(body: Sequence[NestStmt]) -> Iterator[Loop]:
+def loops_of(body: Sequence[NestStmt | Stmt]) -> Iterator[Loop]:
     """All loops, outermost first, in the order of the text."""
     for s in body:
         if isinstance(s, Loop):
             yield s
             yield from loops_of(s.body)
+        elif isinstance(s, If):
+            yield from loops_of(s.then)
+            yield from loops_of(s.other)
 
 
 def shown_name(loop: Loop) -> str:

@@ -2,39 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from lifter.lift import LiftedNest
 from mdh_core.diagnostics import Diagnostic
 from mdh_core.expr import BOOL, DOUBLE, FLOAT, INT32, Load, Type, walk
 from mdh_core.ir import HostLoop, MdhProgram, Sequential, Step
 from mdh_core.show import scalar_text
-from mdh_core.source import SourceFile
+from mdh_core.source import SourceFile, Span
 
 Json = dict[str, object]
+LineOf = Callable[[Span], int]
 
 
-def to_json(lifted: LiftedNest, source: SourceFile | None = None) -> Json:
-    """One entry of ``nests``; ``source`` gives line numbers, without it they are 0."""
+def to_json(lifted: LiftedNest, source: SourceFile | None = None, line_of: LineOf | None = None) -> Json:
+    """One entry of ``nests``; ``source`` gives line numbers, without it they are 0.
+
+    ``line_of``: the lines of sequential steps, where spans count in another text than the user's.
+    """
     nest = lifted.nest
+
+    def line(span: Span) -> int:
+        return source.line_col(span.start)[0] if source is not None and span else 0
+
     return {
         "name": nest.name,
         "file": nest.file,
-        "line": source.line_col(nest.span.start)[0] if source is not None and nest.span else 0,
+        "line": line(nest.span),
         "status": lifted.status,
-        "program": [step_json(s, source) for s in lifted.program],
+        "program": [step_json(s, line_of or line) for s in lifted.program],
         "diagnostics": [diagnostic_json(d, source) for d in lifted.diagnostics],
     }
 
 
-def step_json(step: Step, source: SourceFile | None = None) -> Json:
+def step_json(step: Step, line_of: LineOf) -> Json:
     match step:
         case MdhProgram():
             return program_json(step)
         case HostLoop(iterator=iterator, size=size, body=body):
-            inside = [step_json(s, source) for s in body]
+            inside = [step_json(s, line_of) for s in body]
             return {"kind": "host_loop", "iterator": iterator, "extent": str(size), "body": inside}
         case Sequential(reason=reason, span=span):
-            line = source.line_col(span.start)[0] if source is not None and span else 0
-            return {"kind": "sequential", "line": line, "reason": reason}
+            return {"kind": "sequential", "line": line_of(span), "reason": reason}
 
 
 def program_json(p: MdhProgram) -> Json:
@@ -44,6 +53,7 @@ def program_json(p: MdhProgram) -> Json:
     inputs: dict[str, list[list[str]]] = {}
     for a in p.inp.accesses:
         inputs.setdefault(a.buffer, []).append([str(i) for i in a.index])
+    domain: Json = {"domain": [str(c) for c in p.hom.domain]} if p.hom.domain else {}
     return {
         "kind": "md_hom",
         "dims": [
@@ -64,6 +74,7 @@ def program_json(p: MdhProgram) -> Json:
             for b, accesses in outputs.items()
         ],
         "scalar_function": scalar_text(p),
+        **domain,
     }
 
 

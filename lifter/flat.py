@@ -18,12 +18,18 @@ from lifter.programs import programs
 from lifter.reductions import Rules
 from lifter.segments import Segment, expressions, segments
 from lifter.symbolic import Machine
+from lifter.trees import loops_in
+from mdh_core.diagnostics import refuse
 from mdh_core.expr import Assign, Declare, Field, If, Stmt, Type, Var, While, base_of, variables
 from mdh_core.ir import MdhProgram
 
 
 def flat_programs(nest: LoopNest, normal: NormalNest) -> tuple[MdhProgram, ...]:
     """The nest as programs that run one after the other; raises ``Refusal``."""
+    for s in statements(nest.body):
+        if isinstance(s, If) and next(loops_in((s,)), None) is not None:
+            raise refuse("MDH211", "loop under a condition", s.span,
+                         help="put the condition inside the innermost loop")  # fmt: skip
     types = scalar_types(nest)
     rules = Rules(nest.directive.fp == "exact", {f.name: f for f in nest.functions}, promised(nest))
     parts = segments(normal, types, frozenset(s.name for s in nest.scalars))

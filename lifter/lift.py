@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -19,6 +20,7 @@ from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.normalise import Axis, NormalNest, normalise
 from lifter.polyhedral import Constraint, satisfiable
 from lifter.steps import Stepped, check_overlap, every_step, stepped
+from lifter.trees import Inwards
 from mdh_core.diagnostics import Diagnostic, Refusal, Related, refuse
 from mdh_core.expr import Affine, If, ScalarType, Stmt
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Size, Step, programs_of
@@ -75,7 +77,8 @@ def lift(nest: LoopNest) -> LiftedNest:
         return LiftedNest(nest, REFUSED, (), (deep,))
 
 
-def _lifted(nest: LoopNest) -> LiftedNest:
+def _lifted(source: LoopNest) -> LiftedNest:
+    nest = replace(source, body=Inwards().body(source.body))
     found: Stepped | None
     try:
         found = Stepped(flat_programs(nest, normalise(nest)), (), ())
@@ -86,27 +89,22 @@ def _lifted(nest: LoopNest) -> LiftedNest:
                 nest.span,
                 help="remove the directive",
             )
-        check_overlap(nest, tuple(programs_of(found.steps)))
     except Refusal as refusal:
         found = stepped(nest)
         if found is None or _claims(nest, found):
             raise refusal from None
+    else:
+        check_overlap(nest, tuple(programs_of(found.steps)))
     every = tuple(programs_of(found.steps))
     check_programs(nest, every)
     partial = any(isinstance(s, Sequential) for s in every_step(found.steps))
-    final: tuple[FinalIterator, ...] = ()
+    final = _final_iterators(source)
     extents: tuple[Diagnostic, ...] = ()
-    try:
-        normal = normalise(nest)
-    except Refusal as refusal:
-        if any(x.declared_outside for x in loops_of(nest.body)):
-            raise refusal from None
-    else:
-        final = _final_iterators(nest, normal)
-        extents = tuple(_extents(nest, normal))
+    with contextlib.suppress(Refusal):  # what is lifted in parts was checked in parts
+        extents = tuple(_extents(nest, normalise(nest)))
     notes = (*_information(nest, found), *extents)
     return LiftedNest(
-        nest,
+        source,
         PARTIAL if partial else LIFTED,
         found.steps,
         tuple(replace(d, file=nest.file) for d in notes),
@@ -211,9 +209,13 @@ def _greatest(a: Affine, axes: dict[str, Axis]) -> int:
     return a.const + sum(c * ((axes[n].size.constant or 1) - 1) for n, c in a.terms if c > 0)
 
 
-def _final_iterators(nest: LoopNest, normal: NormalNest) -> tuple[FinalIterator, ...]:
+def _final_iterators(nest: LoopNest) -> tuple[FinalIterator, ...]:
     """Raises MDH202 where a value depends on how far outer loops of steps > 1 went."""
     out: list[FinalIterator] = []
+    if not any(x.observed for x in loops_of(nest.body)):
+        return ()
+    normal = normalise(replace(nest, body=_loops_only(nest.body)))
+    known = {p.name for p in nest.params} | set(normal.axes)
 
     def visit(body: Sequence[NestStmt | Stmt], outer: tuple[Axis, ...]) -> None:
         for s in body:
@@ -223,8 +225,8 @@ def _final_iterators(nest: LoopNest, normal: NormalNest) -> tuple[FinalIterator,
                 continue
             axis = normal.axes[s.iterator]
             visit(s.body, (*outer, axis))
-            if s.declared_outside:
-                if not axis.single:
+            if s.observed:
+                if not axis.single or not (axis.first.names | axis.span.names) <= known:
                     raise _unknown_end(s, axis)
                 lower, span = _at_the_end(axis.first, outer, s), _at_the_end(axis.span, outer, s)
                 sizes = tuple(Size(_at_the_end(a.span, outer, s), a.size.step) for a in outer)
@@ -232,6 +234,19 @@ def _final_iterators(nest: LoopNest, normal: NormalNest) -> tuple[FinalIterator,
                 out.append(FinalIterator(axis.source_name, s.type, lower, size, axis.step, sizes))
 
     visit(nest.body, ())
+    return tuple(out)
+
+
+def _loops_only(body: Sequence[NestStmt | Stmt]) -> tuple[NestStmt, ...]:
+    out: list[NestStmt] = []
+    for s in body:
+        match s:
+            case Loop():
+                out.append(replace(s, body=_loops_only(s.body)))
+            case If(then=then, other=other):
+                out += _loops_only((*then, *other))
+            case _:
+                pass
     return tuple(out)
 
 

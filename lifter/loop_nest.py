@@ -2,7 +2,7 @@
 
     nest  ::= LoopNest(name, params, buffers, scalars, functions, directive, body: stmt*)
     stmt  ::= Loop(iterator, lower, upper, step, body: stmt*) | Declare | Assign | If | While
-              (the last four from ``mdh_core.expr``; bodies of ``If``/``While`` hold no ``Loop``)
+              (the last four from ``mdh_core.expr``; the body of a ``While`` holds no ``Loop``)
 
 * ``Loop`` runs ``iterator = lower, lower+step, ...`` while it is below ``upper`` (above it for a negative
   step); bounds are loop-invariant expressions.  ``<=`` arrives as ``upper + 1``.
@@ -10,6 +10,7 @@
   shadowing declarations: ``i``, ``i_1``); ``source_name`` keeps the spelling for emitted code.
 * Array reads are ``Load(buffer, index*)`` with one index per declared dimension; a flat pointer has
   one index, ``A[i*K + k]`` is not yet taken apart (the lifter delinearises).
+* The branches of an ``If`` may hold loops.
 * ``scalars`` are variables declared outside the nest that the nest writes.  ``live_after`` tells
   whether their value may be read after the nest; those that are live become 0-d outputs.
 * A frontend hoists loop-invariant integer subexpressions that are not affine (``n/2``, ``a*b``) in bounds
@@ -35,8 +36,9 @@ class Loop:
     step: int  # not 0
     body: tuple[NestStmt, ...]
     source_name: str = field(default="", compare=False)
-    declared_outside: bool = field(default=False, compare=False)  # its final value may be observed
+    declared_outside: bool = field(default=False, compare=False)
     span: Span = field(default=NO_SPAN, compare=False, repr=False)  # the loop head
+    observed: bool = field(default=False, compare=False)  # its final value may be read after the nest
 
 
 NestStmt = Loop | Declare | Assign | If | While

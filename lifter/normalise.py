@@ -18,7 +18,7 @@ from itertools import pairwise
 from lifter.delinearise import FlatAccess, Poly, as_polynomial, find_shape, fit_shape
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.polyhedral import Constraint, at_least, satisfiable
-from mdh_core.diagnostics import Related, refuse
+from mdh_core.diagnostics import Refusal, Related, refuse
 from mdh_core.expr import (
     INT32,
     INT64,
@@ -217,8 +217,14 @@ def _with_shapes(
     for name, buffer in buffers.items():
         uses = [a for a in walker.accesses if a.buffer == name]
         if buffer.rank == 1 and uses and name not in walker.gathered:
-            buffers[name], needed = _delinearise(buffer, uses, chosen, shapes.get(name))
-            assumptions += [(name, a) for a in needed]
+            try:
+                buffers[name], needed = _delinearise(buffer, uses, chosen, shapes.get(name))
+            except Refusal:
+                if name in walker.written:
+                    raise
+                walker.gathered.add(name)  # any of its cells may be read
+            else:
+                assumptions += [(name, a) for a in needed]
         for use in uses:
             key = (name, use.index)
             if key in chosen:
@@ -375,7 +381,7 @@ class _Walker:
         known.pop(name, None)
         if value is None or variables(value) & self.assigned or sum(1 for _ in walk(value)) > 500:
             return
-        if as_polynomial(value) is not None:
+        if as_polynomial(value) is not None or _is_choice(value):
             known[name] = value
 
     def loop(self, loop: Loop, known: dict[str, Expr]) -> AxisLoop:
@@ -477,6 +483,15 @@ class _Walker:
         a = as_affine(e)
         if a is None:
             raise refuse("MDH202", f"bound of the loop over `{name}` is not affine", loop.span)
+        unknown = sorted(a.names - set(self.axes) - set(self.params))
+        if unknown:
+            raise refuse(
+                "MDH202",
+                f"bound of the loop over `{name}` changes while the nest runs",
+                loop.span,
+                label=f"`{unknown[0]}` is computed inside the nest",
+                help="compute the bound before the nest",
+            )
         return a
 
     # ----------------------------------------------------------------- expressions
@@ -600,6 +615,8 @@ class _Guard:
 def _choices(e: Expr, name: str) -> list[Expr]:
     """The operands of nested ``max``es (``min``s) written as choices; otherwise the value itself."""
     e = without_casts(e)
+    if isinstance(e, Binary) and e.op in ("+", "-") and isinstance(e.b, Const):
+        return [replace(e, a=x) for x in _choices(e.a, name)]
     if isinstance(e, Select) and isinstance(e.cond, Binary) and e.cond.op in ("<", "<=", ">", ">="):
         x, y = without_casts(e.cond.a), without_casts(e.cond.b)
         then, other = without_casts(e.then), without_casts(e.other)
@@ -618,6 +635,16 @@ def without_casts(e: Expr) -> Expr:
     while isinstance(e, Cast) and e.type.is_integer and _whole(e.a) and e.type.bits >= 32:
         e = e.a
     return e
+
+
+def _is_choice(e: Expr) -> bool:
+    """Is the value one of several that are linear in the iterators?"""
+    match e:
+        case Cast(a=a):
+            return _is_choice(a)
+        case Select(cond=Binary(a=a, b=b), then=then, other=other):
+            return all(as_polynomial(x) is not None or _is_choice(x) for x in (a, b, then, other))
+    return False
 
 
 def _whole(e: Expr) -> bool:
@@ -794,6 +821,9 @@ def _map_expressions(body: tuple[NormalStmt, ...], f: Callable[[Expr], Expr]) ->
     for s in body:
         if isinstance(s, AxisLoop):
             out.append(AxisLoop(s.axis, _map_expressions(s.body, f)))
+        elif isinstance(s, If):
+            then, other = (_map_expressions(b, f) for b in (s.then, s.other))  # type: ignore[arg-type]
+            out.append(replace(s, cond=f(s.cond), then=then, other=other))  # type: ignore[arg-type]
         else:
             out += [t for t in map_stmts((s,), f) if not isinstance(t, Return)]
     return tuple(out)

@@ -53,14 +53,70 @@ def satisfiable(constraints: Iterable[Constraint]) -> bool:
 
 @lru_cache(maxsize=20_000)
 def _satisfiable(constraints: frozenset[Constraint]) -> bool:
-    if any(c.value.is_constant and not _holds(c) for c in constraints):
+    rows = _reduced(constraints)
+    if rows is None:
         return False
-    rows = sorted(constraints, key=lambda c: (c.value.terms, c.value.const, c.equality))
-    names = {name: f"x{k}" for k, name in enumerate(sorted({n for c in rows for n in c.value.names}))}
-    if not names:
+    if not rows:
         return True
-    answer = _bounded(lambda: bool(isl.Set(_text(rows, names, list(names.values()))).is_empty()))
+    rows.sort(key=lambda r: (r[0], r[1], r[2]))
+    names = {name: f"x{k}" for k, name in enumerate(sorted({n for terms, _, _ in rows for n, _ in terms}))}
+    text = " and ".join(
+        "+".join([*(f"{c}{names[n]}" for n, c in terms), str(const)]) + ("=0" if eq else ">=0")
+        for terms, const, eq in rows
+    )
+    answer = _bounded(lambda: bool(isl.Set(f"{{ [{','.join(names.values())}] : {text} }}").is_empty()))
     return answer is not True
+
+
+Row = tuple[tuple[tuple[str, int], ...], int, bool]  # terms, constant, equality
+
+
+def _reduced(constraints: frozenset[Constraint]) -> list[Row] | None:
+    """The constraints without variables that an equality gives; None where they contradict plainly.
+
+    isl decides everything; this spares it the many questions with an obvious answer.
+    """
+    rows = [(dict(c.value.terms), c.value.const, c.equality) for c in constraints]
+    while True:
+        found = None
+        for k, (terms, _, equality) in enumerate(rows):
+            if equality:
+                name = next((n for n in sorted(terms) if abs(terms[n]) == 1), None)
+                if name is not None and (found is None or len(terms) < len(rows[found[0]][0])):
+                    found = k, name
+        if found is None:
+            break
+        k, name = found
+        terms, const, _ = rows.pop(k)
+        sign = -terms.pop(name)  # name = sign * (terms + const)
+        for other, (their, c, e) in enumerate(rows):
+            factor = their.pop(name, 0) * sign
+            if factor:
+                for n, v in terms.items():
+                    new = their.get(n, 0) + factor * v
+                    if new:
+                        their[n] = new
+                    else:
+                        del their[n]
+                rows[other] = (their, c + factor * const, e)
+    least: dict[tuple[tuple[str, int], ...], int] = {}
+    out: set[Row] = set()
+    for terms, const, equality in rows:
+        if not terms:
+            if const < 0 or (equality and const):
+                return None
+            continue
+        key = tuple(sorted(terms.items()))
+        if equality:
+            out.add((key, const, True))
+        else:
+            least[key] = min(const, least.get(key, const))
+    for key, const in least.items():
+        opposite = least.get(tuple((n, -c) for n, c in key))
+        if opposite is not None and const + opposite < 0:
+            return None
+        out.add((key, const, False))
+    return list(out)
 
 
 def _holds(c: Constraint) -> bool:

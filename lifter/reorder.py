@@ -48,11 +48,13 @@ from mdh_core.expr import (
     Load,
     Return,
     ScalarType,
+    Select,
     Stmt,
     Type,
     Var,
     affine_expr,
     rewrite,
+    walk,
 )
 from mdh_core.ir import Buffer
 
@@ -149,6 +151,118 @@ def expand(
     (out,) = body
     assert isinstance(out, Loop)
     return Expanded(out, tuple(buffers), tuple(names))
+
+
+@dataclass(frozen=True, slots=True)
+class Unrolled:
+    """Statements in place of a loop, and the arrays that take the place of carried scalars."""
+
+    body: Body
+    buffers: tuple[Buffer, ...]
+    names: tuple[tuple[str, str], ...]
+
+
+def unrolled(
+    loop: Loop, normal: NormalNest, types: dict[str, Type], outside: set[str], taken: set[str],
+    bound: Expander,
+) -> Unrolled | None:  # fmt: skip
+    """Scalars that every iteration updates once, as arrays of their values.
+
+    before   for i: { out[i] = s;  s = s + x[i]; }
+    after    S[0] = s;  for i: { out[i] = S[i];  S[i + 1] = S[i] + x[i]; }  s = S[n];
+    """
+    if abs(loop.step) != 1:
+        return None
+    axis = normal.axes[loop.iterator]
+    extent = bound.extent(axis)
+    if extent is None or axis.constraints:
+        return None
+    body: Body = (loop,)
+    before: list[NestStmt] = []
+    after: list[NestStmt] = []
+    buffers, names = [], []
+    local = {d.name for d in declarations(loop.body)}
+    for name in sorted((exposed(loop.body) & assigned_scalars(loop.body)) - local):
+        at = [k for k, s in enumerate(loop.body) if name in assigned_scalars((s,))]
+        t = types.get(name)
+        if len(at) != 1 or t is None:
+            return None
+        update = loop.body[at[0]]
+        if not isinstance(update, Assign) or update.target != Var(name, t):
+            return None
+        new = f"{name}_x"
+        while new in taken:
+            new += "x"
+        buffers.append(Buffer(new, t, (extent + 1,), distinct=True))
+        names.append((name, new))
+        index = _position(loop, axis)
+        old = Load(new, (index,), t)
+        following = Load(new, (Binary("+", index, Const(1, INT64), INT64),), t)
+        (inner,) = body
+        assert isinstance(inner, Loop)
+        parts: list[NestStmt] = []
+        for k, s in enumerate(inner.body):
+            if k < at[0]:
+                parts += _with(s, name, old)
+            elif k == at[0]:
+                assert isinstance(s, Assign)
+                (value,) = _with(Assign(following, s.value, s.span), name, old)
+                parts.append(value)
+            else:
+                parts += _with(s, name, following)
+        body = (replace(inner, body=tuple(parts)),)
+        before.append(Assign(Load(new, (Const(0, INT64),), t), Var(name, t), update.span))
+        if name in outside:
+            span = affine_expr(axis.size.span)
+            some = Binary(">", span, Const(0, INT64), INT32)
+            last = Select(some, Load(new, (span,), t), Var(name, t), t)
+            after.append(Assign(Var(name, t), last, update.span))
+    if not names:
+        return None
+    return Unrolled((*before, *body, *after), tuple(buffers), tuple(names))
+
+
+def _with(s: NestStmt, name: str, cell: Load) -> Body:
+    return map_tree(
+        (s,), lambda e: rewrite(e, lambda n: cell if isinstance(n, Var) and n.name == name else None)
+    )
+
+
+def read_first(loop: Loop, taken: set[str]) -> Loop | None:
+    """Stores of values that are computed from the same array, in two statements.
+
+    before   a[i] = f(a[i + 1]);          after    value = f(a[i + 1]);  a[i] = value;
+    """
+    count = 0
+
+    def one(body: Sequence[NestStmt]) -> Body:
+        nonlocal count
+        out: list[NestStmt] = []
+        for s in body:
+            if isinstance(s, Loop):
+                out.append(replace(s, body=one(s.body)))
+            elif (
+                isinstance(s, Assign)
+                and isinstance(s.target, Load)
+                and any(
+                    isinstance(n, Load) and n.buffer == s.target.buffer and n.index != s.target.index
+                    for n in walk(s.value)
+                )
+            ):
+                name = f"value_{count + 1}"
+                while name in taken:
+                    name += "_"
+                count += 1
+                taken.add(name)
+                out.append(Declare(name, s.target.type, s.value, s.span))
+                out.append(replace(s, value=Var(name, s.target.type)))
+            else:
+                out.append(s)
+        return tuple(out)
+
+    (new,) = one((loop,))
+    assert isinstance(new, Loop)
+    return new if count else None
 
 
 class Expander:
@@ -280,13 +394,13 @@ def _wavefront(band: list[Loop], axes: list[Axis], weights: Sequence[int], gone:
     for k in reversed(others):
         body = (
             Loop(axes[k].name, INT64, Const(0, INT64), affine_expr(axes[k].size.span), 1, body,
-                 band[k].source_name, False, band[k].span),
+                 band[k].source_name, span=band[k].span),
         )  # fmt: skip
     top = Affine.number(1)
     for a, weight in zip(axes, weights, strict=True):
         top = top + (a.size.span - 1) * weight
-    shown = band[gone].source_name if name == axes[gone].name else ""
-    return Loop(name, INT64, Const(0, INT64), affine_expr(top), 1, body, shown, False, band[gone].span)
+    shown = band[gone].source_name if name == axes[gone].name else "w"
+    return Loop(name, INT64, Const(0, INT64), affine_expr(top), 1, body, shown, span=band[gone].span)
 
 
 def _at_once(e: Expr, values: dict[str, Expr]) -> Expr:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, MutableMapping
 
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from mdh_core.evaluate import Env, EvaluationError, Value, convert, evaluate_scalar, execute
+from mdh_core.expr import If
 from mdh_core.interpreter import BufferValue
 
 
@@ -46,6 +47,8 @@ def _run(body: tuple[NestStmt, ...], env: Env) -> None:
     for s in body:
         if isinstance(s, Loop):
             _loop(s, env)
+        elif isinstance(s, If):
+            _run(s.then if evaluate_scalar(s.cond, env) else s.other, env)  # type: ignore[arg-type]
         else:
             execute((s,), env)
 

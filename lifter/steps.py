@@ -24,7 +24,18 @@ from dataclasses import dataclass, field, replace
 from lifter.flat import flat_programs, scalar_types
 from lifter.loop_nest import Loop, LoopNest, NestStmt, OuterScalar
 from lifter.normalise import Axis, NormalNest, normalise
-from lifter.reorder import Expander, Names, as_scalar, distribute, expand, part, split, wavefronts
+from lifter.reorder import (
+    Expander,
+    Names,
+    as_scalar,
+    distribute,
+    expand,
+    part,
+    read_first,
+    split,
+    unrolled,
+    wavefronts,
+)
 from lifter.trees import (
     Body,
     Inwards,
@@ -92,7 +103,7 @@ class Place:
 def stepped(nest: LoopNest) -> Stepped | None:
     """The nest as steps; None where no part of it has a dimension."""
     work = _Steps(nest)
-    steps = tuple(work.block(Inwards().body(nest.body), Place()))
+    steps = tuple(work.block(nest.body, Place()))
     if not any(p.hom.dims for p in programs_of(steps)):
         return None
     used = {b.name for s in _flat(steps) for b in s.buffers}
@@ -163,7 +174,8 @@ class _Steps:
             whole = normalise(self.nest)
         except Refusal:
             return
-        self.shapes = {b.name: _inner_extents(whole.buffers[b.name]) for b in self.nest.buffers if b.rank == 1}
+        flat = [b.name for b in self.nest.buffers if b.rank == 1]
+        self.shapes = {name: _inner_extents(whole.buffers[name]) for name in flat}
 
     # ----------------------------------------------------------------- flat nests
 
@@ -263,8 +275,8 @@ class _Steps:
 
     # ----------------------------------------------------------------- one statement
 
-    def alone(self, s: NestStmt, place: Place, why: Diagnostic) -> list[Step]:
-        """A statement that is not flat."""
+    def alone(self, s: NestStmt, place: Place, why: Diagnostic, divided: bool = False) -> list[Step]:
+        """A statement that is not flat; ``divided``: it is a part of a loop that was distributed."""
         if not isinstance(s, Loop):
             return self.sequential((s,), place, why)
         try:
@@ -273,10 +285,12 @@ class _Steps:
             return self.opaque(s, place) or self.in_order(s, place, why)
         best: list[Step] | None = None
         attempts: tuple[Callable[[], list[Step] | None], ...] = (
-            lambda: self.distributed(s, normal, place),
+            lambda: None if divided else self.distributed(s, normal, place),
             lambda: self.body_flat(s, place, why),
             lambda: self.opaque(s, place),
-            lambda: self.expanded(s, normal, place),
+            lambda: None if divided else self.expanded(s, normal, place),
+            lambda: None if divided else self.copied(s, place),
+            lambda: None if divided else self.carried(s, normal, place),
             lambda: self.wavefront(s, normal, place, why),
             lambda: self.halves(s, normal, place),
         )
@@ -309,10 +323,33 @@ class _Steps:
         if not any(self.is_flat(p, place) for p in parts):
             return None
         steps: list[Step] = []
-        for k, p in enumerate(parts):
+        first = 0
+        while first < len(parts):
+            last = first + 1
+            if not self.is_flat(parts[first], place):  # neighbours that are not flat may share a loop
+                while last < len(parts) and not self.is_flat(parts[last], place):
+                    last += 1
+            steps += self.neighbours(s, parts, names, first, last, place)
+            first = last
+        return steps
+
+    def neighbours(
+        self, s: Loop, parts: list[Loop], names: list[list[int]], first: int, last: int, place: Place
+    ) -> list[Step]:
+        """Parts of a loop, one by one or as one loop, as is better."""
+        steps: list[Step] = []
+        for k in range(first, last):
             here = self.beside(tuple(parts), (k,), place)
-            found = self.flat((p,), here)
-            steps += self.alone(p, here, found) if isinstance(found, Diagnostic) else list(found)
+            found = self.flat((parts[k],), here)
+            steps += self.alone(parts[k], here, found) if isinstance(found, Diagnostic) else list(found)
+        if last - first > 1:
+            whole = part(s, sorted({n for g in names[first:last] for n in g}))
+            here = self.beside(tuple(parts), range(first, last), place)
+            why = self.flat((whole,), here)
+            assert isinstance(why, Diagnostic)
+            together = self.alone(whole, here, why, divided=True)
+            if _cost(together) < _cost(steps):
+                return together
         return steps
 
     def is_flat(self, s: NestStmt, place: Place) -> bool:
@@ -363,6 +400,36 @@ class _Steps:
         made = frozenset(new for _, new in found.names)
         return steps, frozenset(n for n, count in shared.items() if count > 1), made
 
+    def copied(self, s: Loop, place: Place) -> list[Step] | None:
+        """All reads before all writes, where that is what the loop does."""
+        new = read_first(s, set(self.names.taken))
+        if new is None:
+            return None
+        self.types |= {d.name: d.type for d in declarations((new,)) if d.name not in self.types}
+        try:
+            normal = self.normal((new,), place)
+        except Refusal:
+            return None
+        steps = self.expanded(new, normal, place)
+        return None if steps is None or _depth(steps) else steps
+
+    def carried(self, s: Loop, normal: NormalNest, place: Place) -> list[Step] | None:
+        """A scalar that goes from iteration to iteration as an array, if that is a scan."""
+        found = unrolled(s, normal, self.types, set(place.outside), self.names.taken, Expander(place.hosts))
+        if found is None:
+            return None
+        saved = dict(self.temporaries)
+        self.temporaries |= {b.name: b for b in found.buffers}
+        for name in (n for n, _ in found.names):
+            if name not in self.memory:
+                self.remember(name, self.types[name])
+        steps = self.block(found.body, place)
+        if _depth(steps) or any(isinstance(x, Sequential) for x in every_step(steps)):
+            self.temporaries = saved
+            return None
+        self.names.taken |= {new for _, new in found.names}
+        return steps
+
     def opaque(self, s: Loop, place: Place) -> list[Step] | None:
         """The loop with its inner loops over scalars as a part of the scalar function."""
         for innermost in (True, False):
@@ -373,10 +440,9 @@ class _Steps:
         return None
 
     def wavefront(self, s: Loop, normal: NormalNest, place: Place, why: Diagnostic) -> list[Step] | None:
-        count = 1
-        while f"wave_{count}" in self.names.taken:
-            count += 1
-        name = f"wave_{count}"
+        name, count = "w", 2
+        while name in self.names.taken:
+            name, count = f"w_{count}", count + 1
         for new in wavefronts(s, normal, name, set(place.outside)):
             found = self.body_flat(new, place, why)
             if found is not None:

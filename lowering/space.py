@@ -21,11 +21,13 @@ Parameters of the k-th program of a nest (k > 0) have the suffix ``_atk``.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lowering.domains import read_in_boxes, shares
 from lowering.machine import Machine
 from lowering.parameters import (
     Configuration,
@@ -36,8 +38,9 @@ from lowering.parameters import (
     reassociates,
     why_not_legal,
 )
-from mdh_core.expr import Affine, Binary, Call, ScalarType, Select, stmt_exprs, straight_line, walk
+from mdh_core.expr import Affine, Binary, Call, Load, ScalarType, Select, stmt_exprs, straight_line, walk
 from mdh_core.ir import Access, MdhProgram
+from mdh_core.polytope import rows_of
 
 Value = int | str
 Point = dict[str, Value]
@@ -80,12 +83,34 @@ class Facts:
 
     @property
     def points(self) -> int:
-        return math.prod(self.sizes.values())
+        """Points of the domain, roughly."""
+        return max(1, round(math.prod(self.sizes.values()) * self.shares({})[0]))
+
+    def shares(self, tile: Mapping[str, int]) -> tuple[float, float]:
+        """Share of the box that is in the domain, and of the domain that is in full tiles."""
+        return _shares(self.rows, tuple(self.sizes.items()), tuple(sorted(tile.items())))
+
+    @property
+    def rows(self) -> tuple[Affine, ...]:
+        """The domain, with the values of those parameters that are sizes."""
+        known: dict[str, Affine] = {}
+        for d in self.program.hom.dims:
+            span = d.size.span
+            if d.size.step == 1 and len(span.terms) == 1 and span.terms[0][1] == 1:
+                known[span.terms[0][0]] = Affine.number(self.sizes[d.name] - span.const)
+        return tuple(rows_of(c.substitute(known) for c in self.program.hom.domain))
 
     @property
     def element(self) -> int:
         """Bytes of the first component."""
         return self.program.component_types[0].size
+
+
+@functools.lru_cache(maxsize=1024)
+def _shares(
+    rows: tuple[Affine, ...], sizes: tuple[tuple[str, int], ...], tile: tuple[tuple[str, int], ...]
+) -> tuple[float, float]:
+    return shares(rows, dict(sizes), dict(tile))
 
 
 def facts(program: MdhProgram, sizes: dict[str, int]) -> Facts:
@@ -167,8 +192,15 @@ def _keeps_order(f: Facts) -> bool:
 def _packable(f: Facts, buffer: str) -> bool:
     accesses = [a for a in f.program.inp.accesses if a.buffer == buffer]
     linear = [tuple(x.terms for x in a.index) for a in accesses]
+    whole = not f.program.hom.domain or all(read_in_boxes(f.program, a) == [] for a in accesses)
     return (
         f.program.buffer(buffer).rank > 0
+        and whole
+        and not any(
+            isinstance(n, Load) and n.buffer == buffer
+            for e in (*f.program.hom.scalar.results, *stmt_exprs(f.program.hom.scalar.body))
+            for n in walk(e)
+        )
         and all(x == linear[0] for x in linear)
         and not any(a.conditional for a in accesses)
         and not any(s.buffer == buffer for s in f.program.out.stores)
@@ -566,8 +598,10 @@ def _seed(
 
 
 def _is_uneven(f: Facts) -> bool:
-    """Whether points may cost very different times: loops and calls inside the scalar function."""
+    """Whether equal blocks may cost very different times: domains, loops and calls in the scalar function."""
     scalar = f.program.hom.scalar
+    if f.program.hom.domain:
+        return True
     calls = any(isinstance(n, Call) for e in scalar.results for n in walk(e))
     return calls or not straight_line(scalar.body)
 
@@ -684,12 +718,13 @@ def _loads(f: Facts, point: Point, vector: str, rows: int, vectors: int) -> floa
 
 def _whole_share(f: Facts, point: Point) -> float:
     """Share of the points that lie in register tiles that are not clipped."""
-    share = 1.0
-    for d, n in f.sizes.items():
-        tile = int(point.get(f"rows_{d}", 1)) * int(point.get(f"unroll_{d}", 1))
-        tile *= int(point["lanes"]) if d == point.get("vector") else 1
-        share *= (n // tile) * tile / n if n else 1.0
-    return share
+    tile = {
+        d: int(point.get(f"rows_{d}", 1))
+        * int(point.get(f"unroll_{d}", 1))
+        * (int(point["lanes"]) if d == point.get("vector") else 1)
+        for d in f.sizes
+    }
+    return f.shares(tile)[1]
 
 
 def _tile(point: Point, d: str) -> int:

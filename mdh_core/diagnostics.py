@@ -72,6 +72,9 @@ CODES: dict[str, Code] = _rows(
     ("MDH409", "error", "unknown name in a clause", "A clause names an iterator, size or buffer that the nest does not have."),
     ("MDH411", "error", "target is not available", "This version emits OpenMP. A nest whose `target` clause names only others is checked and shown, not emitted."),
     ("MDH410", "error", "combine function is not associative or not commutative", "Random values showed that the declared combine function does not obey the law that the directive promises."),
+    ("MDH412", "error", "loop is claimed to be parallel but is not", "An OpenMP or OpenACC directive, read with `--accept`, says that the iterations of a loop are independent; the analysis finds that one needs what another computes, or that all of them write the same variable."),
+    ("MDH413", "error", "clause of a directive contradicts the loop", "A `reduction` or `collapse` clause of an OpenMP or OpenACC directive is missing or differs from what the loops do."),
+    ("MDH414", "error", "directive belongs to a parallel region", "`omp for` and `acc loop` share out a loop among threads that run already. The generated code starts its own; use `omp parallel for` or `acc parallel loop`."),
     # 5xx freshness
     ("MDH501", "error", "splice is stale", "The source nest changed after the generated code was made from it. Run `mdh-lift` on the file again."),
     ("MDH502", "error", "generated code was edited", "A generated region differs from what was written. `--force` overwrites it; `revert -w` drops it."),

@@ -247,9 +247,10 @@ class ProgramRun:
         self.old = {b.name: buffers[b.name].copy() for b in program.buffers}
         self.names = tuple(d.name for d in program.hom.dims)
         self.index_sets = tuple(tuple(range(d.size.evaluate(self.ints))) for d in program.hom.dims)
-        domain = [(c, bool(c.names & {d.name for d in program.hom.dims_of("pw")})) for c in program.hom.domain]
-        self.positional = [c for c, reduced in domain if not reduced]  # which positions there are
-        self.contributing = [c for c, reduced in domain if reduced]  # which points a position has
+        reduced = {d.name for d in program.hom.dims_of("pw")}
+        # which positions there are, and which points contribute to a position
+        self.positional = [c for c in program.hom.domain if not c.names & reduced]
+        self.contributing = [c for c in program.hom.domain if c.names & reduced]
         self.functions = {f.name: f for f in program.functions}
         self.max_iterations = max_iterations
         self.combine = [
@@ -466,8 +467,8 @@ def _uses(program: MdhProgram, params: dict[str, int]) -> Iterator[_Use]:
     everything = {name: (0, n - 1) for name, n in sizes.items()}
     known = {name: Affine.number(n) for name, n in params.items() if name not in sizes}
     domain = [c.substitute(known) for c in hom.domain]
-    gathers = [a for e in (*stmt_exprs(hom.scalar.body), *hom.scalar.results) for a in _gathers(e, set(sizes))]
-    for access in (*program.inp.accesses, *gathers):
+    scalar = (*stmt_exprs(hom.scalar.body), *hom.scalar.results)
+    for access in (*program.inp.accesses, *(a for e in scalar for a in _gathers(e, {*sizes, *known}))):
         yield from _use(access, everything, known, domain)
     reduced = {d.name for d in hom.dims_of("pw")}
     results = {name: ends for name, ends in everything.items() if name not in reduced}
@@ -478,7 +479,8 @@ def _uses(program: MdhProgram, params: dict[str, int]) -> Iterator[_Use]:
         mentioned = {n for a in store.index for n in a.names} | variables(store.value)
         if all(sizes.get(n, 1) for n in mentioned):
             box = {**results, **last}
-            if not all(sizes[n] or n in {d.name for d in hom.dims_of("ps")} & set(store.at_last) for n in box):
+            scanned = {d.name for d in hom.dims_of("ps")} & set(store.at_last)  # these may be empty
+            if not all(sizes[n] or n in scanned for n in box):
                 continue
             for use in (Access(store.buffer, store.index), *_loads(store.value), *loads):
                 yield from _use(use, box, known, positional)

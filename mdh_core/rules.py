@@ -526,7 +526,7 @@ STRUCTURE = (
     Rule("something is stored", _has_stores),
     Rule("results, initial values and operator have the same components", _component_counts),
     Rule("operands, results, loads and stores have the type of what they stand for", _numbered),
-    Rule("initial values read loads; stored values, results and loads; scalar functions, no results", _leaves),
+    Rule("initial values and stored values read no operands, scalar functions no results", _leaves),
     Rule("what a scalar function loads is not stored", _gathers),
     Rule("expressions mention what is known where they stand", _expression_names),
     Rule("expressions are well typed", _well_typed),

@@ -601,10 +601,8 @@ def latex(program: MdhProgram) -> str:
     sizes = ", ".join(_tex_size(d.size.span, d.size.step) for d in program.hom.dims)
     if program.hom.domain:
         signs = (r"\le", "<", "=")
-        sizes += r" \mid " + ", ".join(
-            " ".join(x if x in signs else _tex(x.strip()) for x in re.split(r"(\\le|<|=)", relation(c, signs)))
-            for c in program.hom.domain
-        )
+        sides = [re.split(r" (\\le|<|=) ", relation(c, signs)) for c in program.hom.domain]
+        sizes += r" \mid " + ", ".join(f"{_tex(a)} {sign} {_tex(b)}" for a, sign, b in sides)
     operators = ", ".join(map(_tex_operator, program.hom.combine))
     scalar = _escaped(scalar_text(program))
     lines = [

@@ -31,6 +31,13 @@ _HOME = {
     "write_atomic": "files",
 }
 
+# what is written with the decorator for Python, see docs/python.md
+_PYTHON = (
+    "Buffer CC MdhFunction MdhWarning PS PW add and_ argmax argmin assume cc combine_ops fp inp logical_and "
+    "logical_or maximum mdh minimum mul name noalias or_ out prange ps pw sizes target truncdiv truncmod xor"
+).split()
+_HOME |= dict.fromkeys(_PYTHON, "python")
+
 __all__ = ["__version__", *_HOME]
 
 

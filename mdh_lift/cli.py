@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from frontend_c.directives import ACCEPTED
 from mdh_core.diagnostics import CODES
 from mdh_lift import verbs
 from mdh_lift.session import FORMATS, Session
@@ -52,6 +53,14 @@ def _change_directory(ctx: click.Context, _param: click.Parameter, value: str | 
         raise click.BadParameter(f"{value}: {error.strerror}") from None
 
 
+def _accept(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    words = [word.strip() for word in (value or "").split(",") if word.strip()]
+    for word in words:
+        if word not in ACCEPTED:
+            raise click.BadParameter(f"`{word}` is none of {', '.join(ACCEPTED)}")
+    _keep(ctx, param, words)
+
+
 def _version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
     if value:
         click.echo(f"mdh-lift {VERSION}")
@@ -83,6 +92,12 @@ def global_options() -> list[click.Option]:
             help="Splice only above this ratio (1.05).",
         ),
         option("--style", type=click.Choice(["inline"]), help="How the result stands in the source."),
+        option(
+            "--accept",
+            metavar="scop,omp,acc",
+            callback=_accept,
+            help="Read these directives as well.",
+        ),
         option("-q", "--quiet", is_flag=True, help="Errors only."),
         option("-v", "--verbose", count=True, help="Notes, too."),
         option("--version", is_flag=True, is_eager=True, callback=_version, help="Print the version."),

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from frontend_c.directives import ACCEPTED
 from tuning.search import parse_budget
 
 NAMES = (".mdh-lift.toml", "mdh-lift.toml", "pyproject.toml")
@@ -42,6 +43,10 @@ class Tune(_Table, frozen=True):
     jobs: int = 0  # 0: as many as there are cores
 
 
+class Lift(_Table, frozen=True):
+    accept: list[str] = msgspec.field(default_factory=list)  # other directives that count: scop, omp, acc
+
+
 class Splice(_Table, frozen=True):
     style: str = "inline"
 
@@ -56,6 +61,7 @@ class Config(_Table, frozen=True):
     schema: int = 1
     exclude: list[str] = msgspec.field(default_factory=list)
     build: Build = msgspec.field(default_factory=Build)
+    lift: Lift = msgspec.field(default_factory=Lift)
     tune: Tune = msgspec.field(default_factory=Tune)
     splice: Splice = msgspec.field(default_factory=Splice)
     lock: Place = msgspec.field(default_factory=lambda: Place("mdh-lift.lock"))
@@ -96,6 +102,9 @@ def load(file: Path | None) -> Config:
         parse_budget(config.tune.budget)
     except ValueError as error:
         raise ConfigurationError(f"{file}: `tune.budget`: {error}") from None
+    for word in config.lift.accept:
+        if word not in ACCEPTED:
+            raise ConfigurationError(f"{file}: `lift.accept`: `{word}` is none of {', '.join(ACCEPTED)}")
     if config.splice.style != "inline":
         raise ConfigurationError(
             f"{file}: `splice.style` is `{config.splice.style}`; this version knows `inline`"

@@ -31,6 +31,7 @@ from mdh_lift.pipeline import (
     NestReport,
     Options,
     lines_of,
+    macros_of,
     short_name,
     source_hash,
     splice_part,
@@ -177,7 +178,7 @@ def prepare(
         raise refuse("MDH411", f"target `{targets[0]}` is not available", _directive_span(nest),
                      help="add `openmp` to the clause, or leave it out")  # fmt: skip
     _test_promises(nest)
-    plan = kernels.plan(nest.lifted, lines_of(report, nest))
+    plan = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
     wanted = {**kernels.sizes_of(nest.lifted), **(sizes or {})}
     variables = subjects.repaired(nest.lifted, wanted)
     if variables is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ _NO_EXTENT = 64  # of a parameter that is no size
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TUNED = 3  # programs of a nest that are searched at once
 _MATTERS = 0.05  # share of the time from which on a program is searched
+_THREADS_PAY = 8192  # points from which on a program that runs often should begin a parallel region
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,15 @@ class Plan:
         """The cost model's first choice."""
         point: Point = {}
         for k, (program, extents) in enumerate(zip(self.programs, self.sizes, strict=True)):
-            own = _default_point(program, self.machine, tuple(extents.items()))
-            point |= {name + _suffix(k): value for name, value in own}
+            own = dict(_default_point(program, self.machine, tuple(extents.items())))
+            if "threads" in own and self._is_repeated(k) and math.prod(extents.values()) < _THREADS_PAY:
+                own["threads"] = ""
+            point |= {name + _suffix(k): value for name, value in own.items()}
         return point
+
+    def _is_repeated(self, k: int) -> bool:
+        """Does a program stand in a host loop?"""
+        return bool(iterations.placed(self.lifted.program)[k][1])
 
     @property
     def space(self) -> Space:
@@ -67,8 +75,15 @@ class Plan:
         ranked = sorted(range(len(costs)), key=lambda k: -costs[k])
         chosen = {k for k in ranked[:_TUNED] if costs[k] >= _MATTERS * sum(costs)}
         fixed = {name for name in whole.names if _number(name) not in chosen}
+
+        def values_of(name: str, values: tuple[int | str, ...]) -> tuple[int | str, ...]:
+            if name in fixed:
+                return (default[name],)
+            one_thread = _bare(name) == "threads" and self._is_repeated(_number(name))
+            return (*values, "") if one_thread and "" not in values else values
+
         return Space(
-            tuple((name, (default[name],) if name in fixed else values) for name, values in whole.parameters),
+            tuple((name, values_of(name, values)) for name, values in whole.parameters),
             tuple(r for r in whole.restrictions if not fixed & set(_IDENTIFIER.findall(r))),
         )
 
@@ -162,7 +177,7 @@ def _deeper(lines: list[str]) -> list[str]:
     return ["  " + line for line in lines]
 
 
-def plan(lifted: LiftedNest, lines: str = "") -> Plan:
+def plan(lifted: LiftedNest, lines: str = "", macros: frozenset[str] = frozenset()) -> Plan:
     """A plan for the directive's first ``sizes`` clause, or for usual sizes."""
     try:
         params = parameter_values(lifted, sizes_of(lifted))
@@ -171,7 +186,8 @@ def plan(lifted: LiftedNest, lines: str = "") -> Plan:
         raise refuse(
             "MDH804", f"`{lifted.nest.name}` cannot be run by itself: {reason}", lifted.nest.span
         ) from None
-    return Plan(lifted, this_machine(), params, iterations.sizes_at(lifted.program, params), lines)
+    sizes = iterations.sizes_at(lifted.program, params)
+    return Plan(lifted, this_machine(), params, sizes, lines, macros)
 
 
 # --------------------------------------------------------------------------- sizes

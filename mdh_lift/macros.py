@@ -37,6 +37,15 @@ def condition(source: SourceFile, command: CompileCommand, function: Span, nest:
     )
 
 
+def defined(source: SourceFile, command: CompileCommand) -> frozenset[str]:
+    """Names of all macros of the file and its headers; nothing else in a kernel may be called like one."""
+    try:
+        text = preprocess(source, command, macros=True).decode("utf-8", "replace")
+    except Refusal:
+        return frozenset()
+    return frozenset(re.findall(r"^#define (\w+)", text, re.MULTILINE))
+
+
 def _names(data: bytes, function: Span, nest: Span) -> set[str]:
     """Identifiers outside of function bodies, and in the function up to the end of the nest."""
     stream = tokens(data)

@@ -20,6 +20,7 @@ from emit.render import Kernel
 from frontend_c.lexer import token_hash, tokens
 from frontend_c.preprocess import CompileCommand
 from frontend_c.read import Refused, read
+from lifter.claims import checked
 from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import LoopNest
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
@@ -65,6 +66,7 @@ class NestReport:
     lifted: LiftedNest | None
     regions: tuple[Region, ...]
     findings: tuple[Finding, ...]
+    line_of: Callable[[Span], int] = field(default=lambda span: 0, compare=False, repr=False)  # in the file
 
     @property
     def splice_state(self) -> str:
@@ -112,10 +114,10 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
     bare = _without_regions(source)
     command = command_for(source.path, options)
     text = SourceFile(source.path, bare.data)
-    result = read(text, command)  # SourceFile -> LoopNests, each with exact spans
+    result = read(text, command, options.config.lift.accept)  # SourceFile -> LoopNests, each with exact spans
     found = regions(source.data)
     place = _Place(source, bare)
-    nests = [_report(place, lift(nest), found) for nest in result.nests]  # LoopNest -> LiftedNest
+    nests = [_report(place, checked(lift(nest)), found) for nest in result.nests]  # LoopNest -> LiftedNest
     nests += [_refused(place, refused, found) for refused in result.refused]
     nests.sort(key=lambda n: n.line)
     findings = [place.finding(d) for d in result.diagnostics]
@@ -154,6 +156,9 @@ class _Place:
         start = self.bare.in_file(span.start)
         return Span(start, self.bare.in_file(span.end - 1) + 1 if span.end > span.start else start)
 
+    def line_of(self, span: Span) -> int:
+        return self.source.line_col(self.span(span).start)[0] if span else 0
+
     def line(self, line: int) -> int:
         text = SourceFile("", self.bare.data)
         if not 1 <= line <= text.line_count:
@@ -180,14 +185,15 @@ def _report(place: _Place, lifted: LiftedNest, found: Sequence[Region]) -> NestR
     findings = [place.finding(d) for d in lifted.diagnostics]
     findings += _freshness(place.source, own, source_hash(place.bare.data, nest))
     at = nest.directive_span if nest.directive_span else nest.span
-    line = place.source.line_col(place.span(at).start)[0]
-    return NestReport(nest.name, line, lifted.status, lifted, own, tuple(findings))
+    return NestReport(
+        nest.name, place.line_of(at), lifted.status, lifted, own, tuple(findings), place.line_of
+    )
 
 
 def _refused(place: _Place, refused: Refused, found: Sequence[Region]) -> NestReport:
     """A nest that could not be read."""
     own = tuple(r for r in found if r.name == region_name(short_name(refused.name)))
-    line = place.source.line_col(place.span(refused.span).start)[0]
+    line = place.line_of(refused.span)
     findings = [place.finding(d) for d in refused.diagnostics]
     findings += _freshness(place.source, own, "")
     return NestReport(refused.name, line, "refused", None, own, tuple(findings))
@@ -321,10 +327,15 @@ def emitted(report: FileReport, nest: NestReport, point: Mapping[str, int | str]
     """Kernel and call of a nest at a point of the search space, by default the cost model's first choice."""
     if nest.lifted is None or not nest.lifted.programs:
         return ""
-    planned = kernels.plan(nest.lifted, lines=lines_of(report, nest))
+    planned = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
     kernel = planned.kernel({**planned.default, **(point or {})})
     after = kernels.after_text(nest.lifted)
     return f"{kernel.text.rstrip()}\n\n/* in place of the nest */\nif ({kernel.call}) {{ {after} }}\n"
+
+
+def macros_of(report: FileReport) -> frozenset[str]:
+    """Names that a kernel must not use, as they are macros of the file."""
+    return macros.defined(SourceFile(report.source.path, report.bare.data), report.command)
 
 
 def lines_of(report: FileReport, nest: NestReport) -> str:

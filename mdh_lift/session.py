@@ -59,6 +59,7 @@ class Session:
     verbose: int = 0
     seed: int | None = None
     min_speedup: float | None = None
+    accept: list[str] | None = None
     build_dir: str = ""
     config_file: str | None = None
     isolated: bool = False
@@ -98,9 +99,10 @@ class Session:
             "strategy": strategy,
         }
         tune = msgspec.structs.replace(config.tune, **{k: v for k, v in given.items() if v is not None})
+        lift = config.lift if self.accept is None else msgspec.structs.replace(config.lift, accept=self.accept)
         words = self.compile_words
         return Options(
-            msgspec.structs.replace(config, tune=tune),
+            msgspec.structs.replace(config, tune=tune, lift=lift),
             configuration.root(path, self.config_file_of(path)),
             None if words is None else from_words(words, ".", path),
             self.build_dir,

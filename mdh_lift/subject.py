@@ -22,9 +22,11 @@ from mdh_core.expr import (
     Load,
     ScalarType,
     Stmt,
+    Type,
     Var,
     While,
     stmt_exprs,
+    variables,
     walk,
 )
 from mdh_core.ir import Buffer, MdhProgram
@@ -100,11 +102,13 @@ def _arguments(lifted: LiftedNest) -> list[Arg]:
     final = {f.name: f.type for f in lifted.iterators_final}
     arguments += [IteratorArg(name, c_type(t), t) for name, t in final.items()]
     known = {a.name for a in arguments}
-    for loop in _loops(nest.body):
+    loops = _loops(nest.body)
+    observed = {x.source_name or x.iterator for x in loops if x.observed}
+    for loop in loops:
         name = loop.source_name or loop.iterator
         if loop.declared_outside and name not in known:
             known.add(name)
-            arguments.append(IteratorArg(name, c_type(loop.type), loop.type))
+            arguments.append(IteratorArg(name, c_type(loop.type), loop.type, name in observed))
     return arguments
 
 
@@ -234,15 +238,15 @@ def _needed(lifted: LiftedNest, params: Mapping[str, int]) -> dict[str, int] | N
         extents: dict[str, list[int]] = {b.name: [0] * b.rank for b in leaf.buffers}
         touched: set[str] = set()
         for use in uses.uses(leaf, loops):
-            index = tuple(Affine.number(0) if a is None else a.substitute(numbers) for a in use.index)
-            found = bounds((c.substitute(numbers) for c in use.points), index)
-            if found is None:
+            points = tuple(c.substitute(numbers) for c in use.points)
+            highest = _highest(use, points, numbers)
+            if highest is None:
                 continue
             touched.add(use.buffer)
             declared = buffers[use.buffer].extents
-            for t, (_, high) in enumerate(found):
+            for t, high in enumerate(highest):
                 limit = declared[t]
-                if use.index[t] is None:  # data: enough for each iteration to find some of its own
+                if high is None:  # data: enough for each iteration to find some of its own
                     high = _PER_ITERATION * max(iterations.extents(leaf, loops, params)) - 1
                 if use.conditional and limit is not None:
                     high = min(high, limit.evaluate(dict(params)) - 1)
@@ -253,6 +257,25 @@ def _needed(lifted: LiftedNest, params: Mapping[str, int]) -> dict[str, int] | N
                 return None
             out[name] = max(out.get(name, 0), n)
     return out
+
+
+def _highest(
+    use: uses.Use, points: uses.Points, numbers: Mapping[str, Affine]
+) -> list[int | None] | None:
+    """The greatest index per dimension (None: data tells), or None where the use never takes place."""
+    affine = [a.substitute(dict(numbers)) if isinstance(a, Affine) else Affine() for a in use.index]
+    found = bounds(points, tuple(affine))
+    if found is None:
+        return None
+    names = {n for a in use.index if not isinstance(a, Affine) for n in variables(a)}
+    known = tuple(sorted(names & {n for c in points for n in c.names}))
+    ranges = {n: (a.const, a.const) for n, a in numbers.items()}
+    ranges |= dict(zip(known, bounds(points, tuple(map(Affine.of, known))) or (), strict=True))
+    highest: list[int | None] = []
+    for a, (_, high) in zip(use.index, found, strict=True):
+        reached = None if isinstance(a, Affine) else uses.interval(a, ranges)
+        highest.append(high if isinstance(a, Affine) else reached and reached[1])
+    return highest
 
 
 def _reached(b: Buffer, extents: Sequence[int], params: Mapping[str, int]) -> int | None:
@@ -271,6 +294,11 @@ def _reached(b: Buffer, extents: Sequence[int], params: Mapping[str, int]) -> in
     if b.strides is not None:
         strides = [s.evaluate(dict(params)) for s in reversed(b.strides)]
     return 1 + sum((n - 1) * s for n, s in zip(extents, reversed(strides), strict=True))
+
+
+def _chain(lifted: LiftedNest, sizes: Sizes) -> int:
+    """How many operations in a row may add their errors."""
+    return iterations.chain(lifted.program, parameter_values(lifted, sizes))
 
 
 def _diagonals(lifted: LiftedNest, sizes: Sizes) -> dict[str, int]:
@@ -345,14 +373,23 @@ def data_style(lifted: LiftedNest) -> str:
     """Which generated data keep values in range, and errors small.
 
     ``product`` where factors multiply up, ``dominant`` where computed or stored values are divided by, or
-    roots and logarithms are taken of them; otherwise ``sum``.
+    roots and logarithms are taken of them, ``positive`` where integers are computed from one another in order
+    (differences could grow until they overflow); otherwise ``sum``.
     """
     functions = [p.hom.function for p in lifted.programs if p.hom.function is not None]
     names = {part.strip(" ()") for f in functions for part in f.name.split(",")}
     if "*" in names:
         return "product"
     given = {p.name for p in lifted.nest.params} | {x.iterator for x in _loops(lifted.nest.body)}
-    return "dominant" if any(_divides(e, given) for e in _expressions(lifted.nest.body)) else "sum"
+    if any(_divides(e, given) for e in _expressions(lifted.nest.body)):
+        return "dominant"
+    written = _written(lifted.nest)
+    integers = [b for b in lifted.nest.buffers if b.name in written and _is_integer(b.type)]
+    return "positive" if integers and iterations.iterators_of(lifted.program) else "sum"
+
+
+def _is_integer(t: Type) -> bool:
+    return isinstance(t, ScalarType) and t.is_integer
 
 
 _OF_POSITIVE = {f + t for f in ("sqrt", "log", "log2", "log10", "log1p", "pow", "cbrt") for t in ("", "f")}

@@ -1,6 +1,6 @@
 """Every place where the steps of a nest touch a buffer, with the points at which they do.
 
-    use ::= Use(buffer, index: (Affine | None)*, points: Constraint*)      # None: the index is data
+    use ::= Use(buffer, index: (Affine | expr)*, points: Constraint*)      # expr: the index is not affine
 
 ``points`` are constraints over the dimensions, the iterators of host loops and the parameters; ``bounds``
 of ``lifter.polyhedral`` then gives exact ranges, sizes that change with outer iterators included.
@@ -8,13 +8,16 @@ of ``lifter.polyhedral`` then gives exact ranges, sizes that change with outer i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from emit.host_text import Leaf, Loops, known_index
 from mdh_core.expr import (
     Affine,
     Assign,
+    Binary,
+    Cast,
+    Const,
     Constraint,
     Declare,
     Expr,
@@ -22,11 +25,14 @@ from mdh_core.expr import (
     Load,
     Operand,
     ScalarType,
+    Select,
     Stmt,
+    Unary,
     Var,
     While,
     children,
     stmt_exprs,
+    substitute,
     variables,
     walk,
 )
@@ -40,7 +46,7 @@ class Use:
     """``conditional``: it need not take place where it would leave the buffer."""
 
     buffer: str
-    index: tuple[Affine | None, ...]
+    index: tuple[Affine | Expr, ...]
     points: Points
     conditional: bool = False
 
@@ -63,8 +69,9 @@ def uses(leaf: Leaf, loops: Loops) -> Iterator[Use]:
     if isinstance(leaf, MdhProgram):
         yield from _of_program(leaf, iterations(loops), known)
         return
+    values = _locals(leaf.body)
     for e in stmt_exprs(leaf.body):
-        yield from _loads(e, known, iterations(loops), True)
+        yield from _loads(substitute(e, values), known, iterations(loops), True)
 
 
 def _of_program(p: MdhProgram, outer: Points, known: set[str]) -> Iterator[Use]:
@@ -72,13 +79,37 @@ def _of_program(p: MdhProgram, outer: Points, known: set[str]) -> Iterator[Use]:
     names = known | {d.name for d in p.hom.dims}
     for a in p.inp.accesses:
         yield Use(a.buffer, a.index, every, a.conditional)
+    values = _locals(p.hom.scalar.body)
     for e in (*stmt_exprs(p.hom.scalar.body), *p.hom.scalar.results):
-        yield from _loads(e, names, every, True)
+        yield from _loads(substitute(e, values), names, every, True)
     for s in p.out.stores:
         positions = (*outer, *_positions(p, s))
         yield Use(s.buffer, s.index, positions)
         for value in (s.value, *(x for x in p.out.initial if x is not None)):
             yield from _loads(value, names, positions, False)
+
+
+def _locals(body: tuple[Stmt, ...]) -> dict[str, Expr]:
+    """Integer variables that keep the value of their declaration, with that value."""
+    out: dict[str, Expr] = {}
+    for s in body:
+        if isinstance(s, Declare) and isinstance(s.type, ScalarType) and s.type.is_integer and s.value:
+            out[s.name] = substitute(s.value, out)
+    changed = set(_assigned(body))
+    return {name: value for name, value in out.items() if not changed & {name, *variables(value)}}
+
+
+def _assigned(body: tuple[Stmt, ...]) -> Iterator[str]:
+    for s in body:
+        match s:
+            case Assign(target=Var(name=name)):
+                yield name
+            case If(then=then, other=other):
+                yield from _assigned((*then, *other))
+            case While(body=inside):
+                yield from _assigned(inside)
+            case _:
+                pass
 
 
 def _positions(p: MdhProgram, s: Store) -> Points:
@@ -99,7 +130,43 @@ def _positions(p: MdhProgram, s: Store) -> Points:
 def _loads(e: Expr, names: set[str], points: Points, conditional: bool) -> Iterator[Use]:
     for n in walk(e):
         if isinstance(n, Load):
-            yield Use(n.buffer, known_index(n, names), points, conditional)
+            index = zip(n.index, known_index(n, names), strict=True)
+            yield Use(n.buffer, tuple(i if a is None else a for i, a in index), points, conditional)
+
+
+def interval(e: Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+    """Bounds on an integer expression over variables in ``ranges``; None where it mentions anything else."""
+    match e:
+        case Const(value=int(value)):
+            return value, value
+        case Var(name=name):
+            return ranges.get(name)
+        case Cast(a=a):
+            return interval(a, ranges)
+        case Unary(op="-", a=a):
+            x = interval(a, ranges)
+            return None if x is None else (-x[1], -x[0])
+        case Select(then=then, other=other):
+            x, y = interval(then, ranges), interval(other, ranges)
+            return None if x is None or y is None else (min(x[0], y[0]), max(x[1], y[1]))
+        case Binary(op="+" | "-" | "*" | "/" | "%" as op, a=a, b=b):
+            x, y = interval(a, ranges), interval(b, ranges)
+            return None if x is None or y is None else _combined(op, x, y)
+        case _:
+            return None
+
+
+def _combined(op: str, x: tuple[int, int], y: tuple[int, int]) -> tuple[int, int] | None:
+    if op in "/%":
+        if y[0] <= 0:
+            return None
+        reach = y[1] - 1
+        if op == "%":
+            return (max(x[0], -reach) if x[0] < 0 else 0), (min(x[1], reach) if x[1] > 0 else 0)
+        ends = [int(a / b) for a in x for b in y]
+        return min(ends), max(ends)
+    ends = [a + b if op == "+" else a - b if op == "-" else a * b for a in x for b in y]
+    return min(ends), max(ends)
 
 
 # --------------------------------------------------------------------------- indices that are data
@@ -109,7 +176,7 @@ def _loads(e: Expr, names: set[str], points: Points, conditional: bool) -> Itera
 class DataIndex:
     """Dimension ``position`` of ``buffer`` is indexed by values of ``sources``.
 
-    ``running``: sources that are bounds of a loop which runs over the index (``rowptr[i]`` to ``rowptr[i + 1]``).
+    ``running``: sources that bound a loop over the index (``rowptr[i]`` to ``rowptr[i + 1]``).
     """
 
     buffer: str

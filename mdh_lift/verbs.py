@@ -76,7 +76,7 @@ def _read(session: Session, target: Target, options: Mapping[str, Any]) -> FileR
 
 def nest_json(nest: NestReport) -> dict[str, object]:
     """The published shape of a nest (``schema_version`` 1)."""
-    described = to_json(nest.lifted) if nest.lifted is not None else {"program": []}
+    described = to_json(nest.lifted, line_of=nest.line_of) if nest.lifted is not None else {"program": []}
     return {
         "name": nest.name,
         "file": nest.name.rsplit("::", 2)[0],

@@ -150,14 +150,14 @@ def program_text(cases: list[Case]) -> str:
         for b in p.buffers:
             n = len(case.buffers[b.name].data)
             run.append(f'  printf("\\"{b.name}\\": [");')
-            run.append(f"  for (long x = 0; x < {n}; x++) {{")
-            run.append('    if (x) printf(",");')
-            run += ["    " + line for line in _printed(f"{b.name}[x]", b.type)]
+            run.append(f"  for (long at = 0; at < {n}; at++) {{")
+            run.append('    if (at) printf(",");')
+            run += ["    " + line for line in _printed(f"{b.name}[at]", b.type)]
             run.append('  }\n  printf("], ");')
             run.append(
-                f"  for (long x = 0; x < {CANARY} * (long)sizeof({c_type(b.type)}); x++)"
-                f" if (((unsigned char *){b.name}_all)[x] != 0xAB ||"
-                f" ((unsigned char *)({b.name} + {n}))[x] != 0xAB)"
+                f"  for (long at = 0; at < {CANARY} * (long)sizeof({c_type(b.type)}); at++)"
+                f" if (((unsigned char *){b.name}_all)[at] != 0xAB ||"
+                f" ((unsigned char *)({b.name} + {n}))[at] != 0xAB)"
                 f' {{ printf("\\"outside\\": \\"{b.name}\\", "); break; }}'
             )
         run += ['  printf("\\"end\\": 0}\\n");', "}"]

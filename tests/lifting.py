@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from frontend_c.read import CompileCommand, read
 from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import LoopNest
 from lifter.run_nest import run_nest
-from mdh_core.evaluate import Value
+from mdh_core.evaluate import EvaluationError, Value
 from mdh_core.expr import RecordType, ScalarType, Type
 from mdh_core.interpreter import BufferValue, integers, required_extents, row_major, run_steps
 from mdh_core.ir import HostLoop, MdhProgram, Step
@@ -41,6 +42,30 @@ def operators(nest: LiftedNest) -> str:
         " ".join(f"{d.name}:{op}" for d, op in zip(p.hom.dims, p.hom.combine, strict=True))
         for p in nest.programs
     )
+
+
+def step_lines(steps: Sequence[Step], depth: int = 0) -> list[str]:
+    """The steps as the corpus's manifest writes them: ``> i: cc, k: pw(+)`` inside of a host loop."""
+    out = []
+    for s in steps:
+        match s:
+            case MdhProgram(hom=hom):
+                ops = [str(op).replace("((", "(").replace("))", ")") for op in hom.combine]
+                dims = (f"{d.name}: {op}" for d, op in zip(hom.dims, ops, strict=True))
+                out.append("> " * depth + (", ".join(dims) or "scalar"))
+            case HostLoop(source_name=name, body=body):
+                out.append("> " * depth + f"{name or 'w'}: host_loop")
+                out += step_lines(body, depth + 1)
+            case _:
+                out.append("> " * depth + "sequential")
+    return out
+
+
+def wanted_steps(entry: Mapping[str, Any]) -> list[str]:
+    """``step_lines`` of a program of the manifest."""
+    if "steps" in entry:
+        return list(entry["steps"])
+    return [", ".join(f"{d}: {op}" for d, op in zip(entry["dims"], entry["combine_ops"], strict=True))]
 
 
 def random_value(t: Type, rng: random.Random) -> Value:
@@ -81,7 +106,7 @@ def one_trial(nest: LiftedNest, rng: random.Random, splits: bool) -> bool:
     types |= {b.name: b.type for b in nest.temporaries}
     for b in source.buffers:
         declared = (0 if e is None else max(0, e.evaluate(integers(params))) for e in b.extents)
-        extents.setdefault(b.name, tuple(declared))
+        extents.setdefault(b.name, tuple(declared) if b.extents != (None,) else (12,))
     start: dict[str, BufferValue] = {}
     for name, e in extents.items():
         size = max(1, row_major((*e, 1))[0] * (e[0] if e else 1)) if e else 1
@@ -95,7 +120,12 @@ def one_trial(nest: LiftedNest, rng: random.Random, splits: bool) -> bool:
 
     expected = {b.name: start[b.name].copy() for b in source.buffers}
     after = dict(scalars)
-    run_nest(source, params, expected, after)
+    try:
+        run_nest(source, params, expected, after)
+    except EvaluationError as error:
+        if "outside" not in str(error):
+            raise
+        return False  # the data lead outside of an array
     got = {name: b.copy() for name, b in start.items()}
     run_steps(nest.program, params, got, split=random.Random(rng.random()) if splits else None)
     for b in source.buffers:

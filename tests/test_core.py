@@ -779,7 +779,7 @@ WRONG: dict[str, MdhProgram] = {
     "something is stored": matvec_with(out=OutputView((None,), ())),
     "same components": matvec_with(out=replace(MATVEC.out, initial=())),
     "have the type of what they stand for": with_result(Binary("*", x(0), Operand(2, FLOAT), FLOAT)),
-    "scalar functions, no results": with_result(Result(0, FLOAT)),
+    "scalar functions no results": with_result(Result(0, FLOAT)),
     "expressions mention what is known": with_result(Var("stranger", FLOAT)),
     "well typed": with_result(Binary("+", x(0), number(1, INT32), FLOAT)),
     "assigns to its own locals only": matvec_with(

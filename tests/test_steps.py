@@ -362,3 +362,112 @@ def test_emitted_steps_equal_the_interpreter(name: str, kind: str, tmp_path: Pat
         case = NESTS[name](n, rng)
         chosen, machine = configurations(case, kind, rng)
         check(case, chosen, tmp_path, machine)
+
+
+@pytest.mark.parametrize("kind", ["space", "random"])
+def test_memory_is_enough_for_every_iteration(kind: str, tmp_path: Path) -> None:
+    """Many configurations of nests whose sizes grow and shrink from one iteration to the next."""
+    rng = random.Random(kind)
+    for _ in range(3):
+        case = triangles(8, rng)
+        chosen, machine = configurations(case, kind, rng)
+        check(case, chosen, tmp_path, machine)
+
+
+def test_overlap_is_tested_over_all_iterations(tmp_path: Path) -> None:
+    """``x`` and ``y`` share an array of 20; iteration ``k`` writes y[k] .. y[n - 1] and reads x[0] .. x[k]."""
+    (p,) = programs(
+        "int n, int k, double *x, double *y", "for (int i = k; i < n; i++) y[i] = y[i] + x[k];"
+    )
+    case = Case((host("k", "n", p),), {"n": 5}, {"x": values(random.Random(1), DOUBLE, 5)})
+    point = default_point((p,), GENERIC, ({"i": 4},))
+    kernel = kernel_of(case, configuration_at((p,), GENERIC, ({"i": 4},), point))
+    head, _, _ = kernel.call.partition("(")
+    main = "\n".join(
+        [
+            "#include <stdio.h>",
+            kernel.text,
+            "int main(void) {",
+            "  static double a[40]; int n = 5;",
+            '  printf("[");',
+            "  for (long d = -7; d <= 7; d++) {",
+            "    double *x = a + 20, *y = x + d;",
+            f'    printf("%s%d", d == -7 ? "" : ",", {kernel.call});',
+            "  }",
+            '  printf("]\\n"); return 0;',
+            "}",
+        ]
+    )
+    assert head == "kernel"
+    answer = run_kernel(case, kernel, tmp_path, main=main)
+    assert answer == [int(abs(d) >= 5) for d in range(-7, 8)]
+
+
+def test_size_of_another_step_is_rounded_up_in_guards(tmp_path: Path) -> None:
+    """Bounds of indices are right, and not too wide, where sizes of step 2 depend on an iterator."""
+    (p,) = programs(
+        "int n, int k, int *x, int *y", "for (int i = 0; i < n - k; i += 2) y[i + k] += x[i];"
+    )
+    case = Case((host("k", "n", p, step=3),), {"n": 7}, {"x": values(random.Random(1), INT32, 7)})
+    point = default_point((p,), GENERIC, ({"i": 4},))
+    kernel = kernel_of(case, configuration_at((p,), GENERIC, ({"i": 4},), point))
+    lines = [
+        "#include <stdio.h>",
+        kernel.text,
+        "int main(void) { static int a[40]; int n = 7, *x = a + 10, *y = x + 7, *z = x + 6;",
+        f"  int apart = {kernel.call};",
+        "  y = z;",
+        f'  printf("[%d, %d]\\n", apart, {kernel.call}); return 0; }}',
+    ]
+    assert run_kernel(case, kernel, tmp_path, main="\n".join(lines)) == [1, 0]
+
+
+def test_names_of_macros_are_avoided() -> None:
+    case = lu(4, random.Random(1))
+    chosen, machine = configurations(case, "default", random.Random(1))
+    plain = emit_openmp(KernelRequest("kernel", "lu", case.steps, chosen, machine))
+    words = {"i_size", "i_1", "i", "j"} & set(plain.text.replace("(", " ").replace(";", " ").split())
+    assert "i_size" in words
+    other = emit_openmp(KernelRequest("kernel", "lu", case.steps, chosen, machine, taken=frozenset(words)))
+    found = set(other.text.replace("(", " ").replace(";", " ").split())
+    assert not words & found
+
+
+def test_kernel_of_a_nest_without_host_loops_is_as_before() -> None:
+    case = lu(4, random.Random(1))
+    chosen, machine = configurations(case, "default", random.Random(1))
+    update = case.programs[1]
+    request = KernelRequest("kernel", "lu", (update,), chosen[1:], machine)
+    assert "long k" in emit_openmp(request).text.partition("{")[0]
+
+
+# --------------------------------------------------------------------------- sizes, work, chains
+
+
+def test_representative_sizes_and_work() -> None:
+    case = lu(300, random.Random(1))
+    sizes = iterations.sizes_at(case.steps, {"n": 300})
+    assert sizes[1] == {"i": 199, "j": 199}  # a third of the way: more points than at two thirds
+    exact = sum((300 - k - 1) + (300 - k - 1) ** 2 for k in range(300))
+    assert iterations.points(case.steps, {"n": 300}) == pytest.approx(exact, rel=0.05)
+    assert iterations.runs(case.steps, {"n": 300}) == (300, 300)
+    assert iterations.chain(case.steps, {"n": 300}) == 600
+    assert iterations.points(case.steps, {"n": 0}) == 0
+
+
+def test_element_counts_over_all_iterations() -> None:
+    """Extremes lie at corners of the iterations, empty ranges do not count."""
+    head = "int n, int k, int t, int *x, int *y"
+    (p,) = programs(head, "for (int i = 0; i < n - k - t; i++) y[2 * k + i] = x[3 * t + 4 * i];")
+    steps = (host("k", N - 3, host("t", K, (p,))),)
+    source = lifted(f"void f({head})\n{{\n#pragma mdh\nfor (int i = 0; i < n; i++) y[i] = x[i];\n}}\n")
+    nest = replace(source, program=steps)
+    for n in (0, 3, 4, 5, 9, 12):
+        reached = {"x": 0, "y": 0}
+        for k in range(n - 3):
+            for t in range(k):
+                for i in range(n - k - t):
+                    reached["x"] = max(reached["x"], 3 * t + 4 * i + 1)
+                    reached["y"] = max(reached["y"], 2 * k + i + 1)
+        counts = element_counts(nest, {"n": n, "k": 0, "t": 0})
+        assert counts == {name: max(1, count) for name, count in reached.items()}, n

@@ -59,11 +59,12 @@ class OuterScalarArg:
 
 @dataclass(frozen=True, slots=True)
 class IteratorArg:
-    """A loop iterator declared outside the nest; its final value is compared."""
+    """A loop iterator declared outside the nest.  ``live``: its final value is compared."""
 
     name: str
     c_type: str
     type: ScalarType
+    live: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ def _function(subject: Subject, name: str, body: bytes) -> bytes:
     parameters = ", ".join(_parameter(a) for a in subject.args) or "void"
     held = [a for a in subject.args if _in_out(a)]
     load = "".join(f"{a.c_type} {a.name} = *mdh_at_{a.name};\n" for a in held)
-    kept = [a for a in held if not isinstance(a, OuterScalarArg) or a.live]
+    kept = [a for a in held if not isinstance(a, OuterScalarArg | IteratorArg) or a.live]
     store = "".join(f"*mdh_at_{a.name} = {a.name};\n" for a in kept)
     head = f"static __attribute__((__noinline__)) int {name}({parameters})\n{{\nint mdh_handled = 0;\n"
     tail = f"{store}return mdh_handled;\n}}\n"

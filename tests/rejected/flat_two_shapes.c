@@ -4,5 +4,5 @@ void f(float *y, const float *x, int n, int m)
 #pragma mdh
     for (int i = 0; i < n; i++)
         for (int j = 0; j < m; j++)
-            y[i * m + j] = x[i * m + j] + x[j * n + i];     //! MDH206
+            y[i * m + j] = x[i * m + j] + x[j * n + i];     //! MDH214
 }

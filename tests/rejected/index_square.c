@@ -3,5 +3,5 @@ void f(float *y, const float *x, int n)
 {
 #pragma mdh
     for (int i = 0; i < n; i++)
-        y[i] = x[i * i];        //! MDH201
+        y[i] = x[i * i];        //! MDH214
 }

@@ -1,3 +1,5 @@
+//! i: cc, j: pw(+)
+//! i: cc, j: cc
 /* A scalar carries the row's sum from one inner loop to the next. */
 void f(int n, int m, float y[n][m], float x[n][m])
 {
@@ -7,6 +9,6 @@ void f(int n, int m, float y[n][m], float x[n][m])
         for (int j = 0; j < m; j++)
             s += x[i][j];
         for (int j = 0; j < m; j++)
-            y[i][j] = x[i][j] / s;      //! MDH211
+            y[i][j] = x[i][j] / s;
     }
 }

@@ -1,3 +1,5 @@
+//! i: cc, j: pw(+)
+//! i: pw(max)
 /* A maximum over rows of row sums: two nests, not one. */
 int f(int n, int m, int a[n][m])
 {
@@ -8,7 +10,7 @@ int f(int n, int m, int a[n][m])
         for (int j = 0; j < m; j++)
             row += a[i][j];
         if (row > best)
-            best = row;         //! MDH209
+            best = row;
     }
     return best;
 }

@@ -1,3 +1,5 @@
+//! i: cc, j: pw(*)
+//! i: pw(+)
 /* A sum over i of products over j: + and * do not interchange. */
 float f(int n, int m, float a[n][m])
 {
@@ -7,7 +9,7 @@ float f(int n, int m, float a[n][m])
         float p = 1.0f;
         for (int j = 0; j < m; j++)
             p *= a[i][j];
-        s += p;                 //! MDH209
+        s += p;
     }
     return s;
 }

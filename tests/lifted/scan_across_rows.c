@@ -1,3 +1,5 @@
+//! i: host_loop
+//! > j: ps(+)
 /* The running sum goes on from row to row. */
 void f(int n, int m, int out[n][m], int a[n][m])
 {
@@ -5,7 +7,7 @@ void f(int n, int m, int out[n][m], int a[n][m])
 #pragma mdh
     for (int i = 0; i < n; i++)
         for (int j = 0; j < m; j++) {
-            s += a[i][j];       //! MDH207
+            s += a[i][j];
             out[i][j] = s;
         }
 }

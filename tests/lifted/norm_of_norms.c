@@ -1,3 +1,5 @@
+//! i: cc, j: pw(+)
+//! i: pw(+)
 /* The squares of dot products are summed: not one homomorphism. */
 float f(int n, int m, float a[n][m], const float *v)
 {
@@ -7,7 +9,7 @@ float f(int n, int m, float a[n][m], const float *v)
         float d = 0.0f;
         for (int j = 0; j < m; j++)
             d += a[i][j] * v[j];
-        s += d * d;             //! MDH211
+        s += d * d;
     }
     return s;
 }

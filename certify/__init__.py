@@ -1,0 +1,1 @@
+"""Checks that steps and schedules mean what the loop nest means, by code that neither lifts nor lowers."""

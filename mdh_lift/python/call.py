@@ -1,0 +1,39 @@
+"""Values as the pointers that a kernel's entry takes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from frontend_py.kinds import numpy_name
+from mdh_core.expr import RecordType, Type
+
+
+def pointers(values: Sequence[np.ndarray[Any, Any]]) -> Any:
+    """An array of the addresses of arrays; they must live as long as the call runs."""
+    return (ctypes.c_void_p * max(1, len(values)))(*(v.ctypes.data for v in values))
+
+
+def dtype_of(t: Type) -> np.dtype[Any]:
+    """The NumPy type of a scalar or record type."""
+    if isinstance(t, RecordType):
+        return np.dtype([(name, dtype_of(f)) for name, f in t.fields], align=True)
+    return np.dtype(numpy_name(t))
+
+
+def cell(value: object, t: Type) -> np.ndarray[Any, Any]:
+    """A number or a record in memory of its own."""
+    out = np.zeros((), dtype_of(t))
+    if value is None:
+        return out
+    if isinstance(t, RecordType):
+        record = np.asarray(value)
+        for name, _ in t.fields:
+            out[name] = record[name]
+    else:
+        with np.errstate(all="ignore"):
+            out[()] = np.asarray(value).astype(out.dtype)
+    return out

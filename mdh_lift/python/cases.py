@@ -1,0 +1,195 @@
+"""Small inputs for a nest, and what its loops make of them in Python."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from frontend_py.nest import Shape
+from frontend_py.read import FunctionRead
+from lifter.loop_nest import Loop, LoopNest, NestStmt
+from mdh_core.evaluate import Env, EvaluationError, evaluate_scalar
+from mdh_core.expr import Expr, RecordType, ScalarType
+from mdh_lift.python.bounds import Walker, leaves_arrays, reach
+from mdh_lift.python.build import Case
+from mdh_lift.python.call import cell, dtype_of
+from mdh_lift.python.program import Slot
+
+MOST_POINTS = 3_000_000  # iterations that Python may run for all cases together
+_MOST_CELLS = 1 << 24
+_SIZES = ((3, 5, 4, 7, 2, 6, 3), (1,), (17, 9, 21, 13, 5, 11, 8), (0,), (67, 35, 53, 41, 29, 19, 23), (2, 3))
+
+
+def derived_values(
+    derived: Mapping[str, Expr | Shape], params: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]
+) -> dict[str, int]:
+    """Values of parameters that are computed before the nest."""
+    out: dict[str, int] = {}
+    for name, source in derived.items():
+        if isinstance(source, Shape):
+            out[name] = shapes[source.array][source.dimension]
+        else:
+            out[name] = int(evaluate_scalar(source, Env({**params, **out}, {})))
+    return out
+
+
+def cases(
+    read: FunctionRead, slots: tuple[Slot, ...], run: Callable[..., Any], weak: Mapping[str, object]
+) -> list[Case]:
+    """Inputs of several sizes with Python's results; those that Python cannot compute are left out.
+
+    ``run`` takes the variables by their names in the source; ``weak``: a Python type for plain numbers.
+    """
+    out: list[Case] = []
+    spent = 0
+    for number, sizes in enumerate(_SIZES):
+        made = _inputs(read, sizes, number)
+        if made is None:
+            continue
+        params, shapes = made
+        points = _points(read.nest, params)
+        if points is None or spent + points > MOST_POINTS:
+            continue
+        spent += points
+        case = _case(read, slots, run, weak, params, shapes, np.random.default_rng(number + 1), number)
+        if case is not None:
+            out.append(case)
+    return out if any(_points_of(c) for c in out) else []
+
+
+def _points_of(case: Case) -> int:
+    return sum(int(np.size(x)) for x in case.expected)
+
+
+def _inputs(
+    read: FunctionRead, sizes: tuple[int, ...], number: int
+) -> tuple[dict[str, int], dict[str, tuple[int, ...]]] | None:
+    """Values of integer parameters and shapes of arrays that hold all the nest touches."""
+    nest = read.nest
+    values = itertools.cycle(sizes)
+    params = {
+        p.name: next(values)
+        for p in nest.params
+        if isinstance(p.type, ScalarType) and p.type.is_integer and p.name not in read.derived
+    }
+    pending = {name: source for name, source in read.derived.items()}
+    for name, source in pending.items():
+        if isinstance(source, Shape):
+            params[name] = next(values)
+        else:
+            try:
+                params[name] = int(evaluate_scalar(source, Env(dict(params), {})))
+            except (EvaluationError, ZeroDivisionError):
+                return None
+    touched = reach(nest, params, lambda buffer: (0, 3)).indices
+    given = {(s.array, s.dimension): params[n] for n, s in read.derived.items() if isinstance(s, Shape)}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for b in nest.buffers:
+        shape = []
+        for k, extent in enumerate(b.extents):
+            interval = touched.get((b.name, k), (0, 0))
+            if extent is not None:
+                n = extent.evaluate(params)
+            elif (read.variables.get(b.name, b.name), k) in given:
+                n = given[read.variables.get(b.name, b.name), k]
+            elif interval is None:
+                return None
+            else:
+                n = max(0, interval[1] + 1) + number % 2
+            if n < 0:
+                return None
+            shape.append(n)
+        if math.prod(shape) > _MOST_CELLS:
+            return None
+        shapes[b.name] = tuple(shape)
+    return params, shapes
+
+
+def _points(nest: LoopNest, params: Mapping[str, int]) -> int | None:
+    """Iterations of the innermost statements, roughly."""
+    walker = Walker(nest, params, None, lambda buffer: (0, 3))
+
+    def count(body: tuple[NestStmt, ...]) -> int:
+        total = 1
+        for s in body:
+            if isinstance(s, Loop):
+                lower, upper = walker.interval(walker.known(s.lower)), walker.interval(walker.known(s.upper))
+                if lower is None or upper is None:
+                    return MOST_POINTS + 1
+                low, high = (lower[0], upper[1] - 1) if s.step > 0 else (upper[0] + 1, lower[1])
+                walker.box[s.iterator] = (low, high)
+                total += max(0, (high - low) // abs(s.step) + 1) * count(s.body)
+        return total
+
+    return count(nest.body)
+
+
+def _case(
+    read: FunctionRead, slots: tuple[Slot, ...], run: Callable[..., Any], weak: Mapping[str, object],
+    params: dict[str, int], shapes: dict[str, tuple[int, ...]], rng: np.random.Generator, number: int,
+) -> Case | None:  # fmt: skip
+    nest = read.nest
+    inputs: dict[str, np.ndarray[Any, Any]] = {}
+    for s in slots:
+        if s.role == "buffer":
+            inputs[s.name] = _array(shapes[s.name], s.type, rng, number)
+        elif s.name in params:
+            inputs[s.name] = cell(params[s.name], s.type)
+        else:
+            inputs[s.name] = np.asarray(_array((), s.type, rng, number))
+    spoiled = leaves_arrays(nest, params, shapes, lambda buffer: _range(inputs[buffer]))
+    if spoiled:
+        return None
+    copies = {name: np.array(x, copy=True) for name, x in inputs.items()}
+    arguments = {}
+    for s in slots:
+        source = read.variables.get(s.name, s.name)
+        if s.role == "buffer":
+            arguments[source] = copies[s.name]
+        elif s.name not in read.derived:
+            value = copies[s.name][()]
+            if isinstance(s.type, RecordType):
+                value = np.void(value.item(), dtype_of(s.type))
+            arguments[source] = weak[s.name](value) if s.name in weak else value  # type: ignore[operator]
+    try:
+        with np.errstate(all="ignore"):
+            results = run(**arguments)
+    except (ArithmeticError, ValueError, IndexError, TypeError):
+        return None
+    expected = []
+    scalars = iter(results)
+    for s in slots:
+        if s.role == "buffer":
+            expected.append(copies[s.name])
+        elif s.role == "scalar":
+            expected.append(cell(next(scalars), s.type))
+        else:
+            expected.append(inputs[s.name])
+    return Case(tuple(inputs[s.name] for s in slots), tuple(expected))
+
+
+def _range(values: np.ndarray[Any, Any]) -> tuple[int, int] | None:
+    if values.dtype.kind not in "iub" or not values.size:
+        return None
+    return int(values.min()), int(values.max())
+
+
+def _array(
+    shape: tuple[int, ...], t: ScalarType | RecordType, rng: np.random.Generator, number: int
+) -> np.ndarray[Any, Any]:
+    """Positive values at first, of both signs later; integers between 0 and 3 (they may be indices)."""
+    if isinstance(t, RecordType):
+        out = np.zeros(shape, dtype_of(t))
+        for name, f in t.fields:
+            out[name] = _array(shape, f, rng, number)
+        return out
+    if t.is_float:
+        low = 0.25 if number < 2 else -2.0
+        return np.asarray(rng.uniform(low, 2.0, shape)).astype(dtype_of(t))
+    if t.kind == "bool":
+        return np.asarray(rng.integers(0, 2, shape)).astype(dtype_of(t))
+    return np.asarray(rng.integers(0, 4, shape)).astype(dtype_of(t))

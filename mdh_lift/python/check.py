@@ -1,0 +1,62 @@
+"""The child that runs a kernel for the first time: ``python -m mdh_lift.python.check LIBRARY CASES``.
+
+Exit status 0: all cases agree with what Python computed; 1: they do not, or the kernel declined.
+"""
+
+from __future__ import annotations
+
+import pickle
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mdh_lift.python.build import load
+from mdh_lift.python.call import pointers
+
+_MEMORY = 8 << 30
+_SECONDS = 50
+_TOLERANCE = {4: 2e-4, 8: 1e-9}
+
+
+def main(arguments: list[str]) -> int:
+    for limit, value in (
+        (resource.RLIMIT_AS, _MEMORY),
+        (resource.RLIMIT_CPU, _SECONDS),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        resource.setrlimit(limit, (value, value))
+    entry = load(Path(arguments[0]))
+    for n, (inputs, expected, exact) in enumerate(pickle.loads(Path(arguments[1]).read_bytes())):  # noqa: S301
+        values = [np.array(x, copy=True) for x in inputs]
+        if entry(pointers(values)) != 1:
+            print(f"the kernel declined case {n}")
+            return 1
+        for k, (got, wanted) in enumerate(zip(values, expected, strict=True)):
+            if not agree(got, np.asarray(wanted), exact):
+                print(f"the kernel computed something else than Python in case {n}, value {k}")
+                return 1
+    return 0
+
+
+def agree(got: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], exact: bool) -> bool:
+    """Equal integers; floats that differ no more than another order of summation explains."""
+    if got.dtype.fields is not None:
+        return all(agree(got[name], wanted[name], exact) for name in got.dtype.names or ())
+    if got.dtype.kind != "f":
+        return bool(np.array_equal(got, wanted))
+    if not got.size:
+        return True
+    tolerance = _TOLERANCE.get(got.dtype.itemsize, 1e-4) * (0.05 if exact else 1.0)
+    finite = wanted[np.isfinite(wanted)]
+    scale = max(1.0, float(np.max(np.abs(finite), initial=0.0)))
+    with np.errstate(all="ignore"):
+        near = np.abs(got - wanted) <= tolerance * (scale + np.abs(wanted))
+    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+    return bool(np.all(near | same))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

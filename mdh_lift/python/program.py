@@ -1,0 +1,168 @@
+"""The C file of a kernel: records and functions of the nest, the kernel, an entry that takes pointers.
+
+int mdh_entry(void *const *a)         a[0], a[1], ...: addresses of parameters, arrays, outer scalars
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from emit.c_text import Printer, c_type
+from lifter.lift import LiftedNest, lift
+from lifter.loop_nest import Loop, LoopNest, NestStmt
+from lowering.machine import this_machine
+from mdh_core.expr import (
+    Expr,
+    Function,
+    RecordType,
+    Stmt,
+    Type,
+    Var,
+    children,
+    stmt_exprs,
+)
+from mdh_core.ir import HostLoop, Step
+from mdh_lift.kernels import Plan
+
+ENTRY = "mdh_entry"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One pointer of the entry's argument."""
+
+    role: str  # "param" | "buffer" | "scalar"
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True)
+class Program:
+    text: str
+    slots: tuple[Slot, ...]
+    exact: bool  # no reduction is computed in another order
+
+
+def prepared(nest: LoopNest) -> LoopNest:
+    """The nest with plain C names for the addresses and values that its kernel is called with."""
+    return replace(
+        nest,
+        params=tuple(replace(p, value=p.name, c_type="") for p in nest.params),
+        buffers=tuple(replace(b, base=b.name, c_type="") for b in nest.buffers),
+        scalars=tuple(replace(s, c_type="") for s in nest.scalars),
+    )
+
+
+def lifted(nest: LoopNest) -> LiftedNest:
+    return lift(prepared(nest))
+
+
+def program(found: LiftedNest, params: dict[str, int]) -> Program:
+    """The file for a configuration that suits these values of the integer parameters."""
+    nest = found.nest
+    sizes = tuple(p.sizes(known_sizes(found, params)) for p in found.programs)
+    plan = Plan(found, this_machine(), params, sizes)
+    kernel = plan.kernel(plan.default, described=False)
+    slots = (
+        *(Slot("param", p.name, p.type) for p in nest.params),
+        *(Slot("buffer", b.name, b.type) for b in nest.buffers),
+        *(Slot("scalar", s.name, s.type) for s in nest.scalars),
+    )
+    lines = [*_records(nest), *_functions(nest.functions), kernel.text, *_entry(kernel.call, slots)]
+    exact = all(op.function is None or op.function.exact for p in found.programs for op in p.hom.combine)
+    return Program("\n".join(lines) + "\n", slots, exact)
+
+
+def known_sizes(found: LiftedNest, params: dict[str, int]) -> dict[str, int]:
+    """Values for the iterators of host loops, too: the middle of their range."""
+    values = dict(params)
+
+    def visit(steps: Sequence[Step]) -> None:
+        for s in steps:
+            if isinstance(s, HostLoop):
+                values[s.iterator] = max(0, s.size.evaluate(values) // 2)
+                visit(s.body)
+
+    visit(found.program)
+    return values
+
+
+def _entry(call: str, slots: Sequence[Slot]) -> Iterator[str]:
+    yield f"int {ENTRY}(void *const *mdh_a);"
+    yield f"int {ENTRY}(void *const *mdh_a)"
+    yield "{"
+    for k, s in enumerate(slots):
+        t = c_type(s.type)
+        if s.role == "buffer":
+            yield f"  {t} *const {s.name} = ({t} *)mdh_a[{k}];"
+        else:
+            yield f"  {t} {s.name} = *(const {t} *)mdh_a[{k}];"
+    for s in slots:
+        yield f"  (void){s.name};"
+    yield f"  const int mdh_done = {call};"
+    for k, s in enumerate(slots):
+        if s.role == "scalar":
+            yield f"  if (mdh_done) *({c_type(s.type)} *)mdh_a[{k}] = {s.name};"
+    yield "  return mdh_done;"
+    yield "}"
+
+
+# --------------------------------------------------------------------------- definitions
+
+
+def _records(nest: LoopNest) -> Iterator[str]:
+    for t in dict.fromkeys(_record_types(nest)):
+        fields = " ".join(f"{c_type(f)} {name};" for name, f in t.fields)
+        if t.name.startswith("struct "):
+            yield f"{t.name} {{ {fields} }};"
+        else:
+            yield f"typedef struct {{ {fields} }} {t.name};"
+
+
+def _record_types(nest: LoopNest) -> Iterator[RecordType]:
+    for b in (*nest.buffers, *nest.scalars, *nest.params):
+        if isinstance(b.type, RecordType):
+            yield b.type
+    for f in nest.functions:
+        for t in (f.type, *(t for _, t in f.params)):
+            if isinstance(t, RecordType):
+                yield t
+        yield from _of_exprs(stmt_exprs(f.body))
+    yield from _of_exprs(_exprs(nest.body))
+
+
+def _exprs(body: Sequence[NestStmt | Stmt]) -> Iterator[Expr]:
+    for s in body:
+        if isinstance(s, Loop):
+            yield from _exprs(s.body)
+        else:
+            yield from stmt_exprs((s,))
+
+
+def _of_exprs(exprs: Iterator[Expr]) -> Iterator[RecordType]:
+    for e in exprs:
+        if isinstance(e.type, RecordType):
+            yield e.type
+        yield from _of_exprs(iter(children(e)))
+
+
+def _functions(functions: Sequence[Function]) -> Iterator[str]:
+    printer = Printer(_leaf, functions=tuple(functions))
+    for f in functions:
+        params = ", ".join(f"{c_type(t)} {name}" for name, t in f.params)
+        t, own = c_type(f.type), f"{f.name}_value" if f.out_param else f.name
+        yield f"static {t} {own}({params})"
+        yield "{"
+        yield from ("  " + line for line in printer.statements(f.body))
+        yield "}"
+        if f.out_param:
+            yield f"static void {f.name}({t} *res, const {t} *lhs, const {t} *rhs)"
+            yield f"{{ *res = {own}(*lhs, *rhs); }}"
+        yield ""
+
+
+def _leaf(e: Expr) -> str:
+    if isinstance(e, Var):
+        return e.name
+    raise AssertionError(e)
