@@ -12,7 +12,7 @@ from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.run_nest import place
 from mdh_core.evaluate import Env, EvaluationError, Value, convert, evaluate_scalar, execute
 from mdh_core.expr import ScalarType
-from mdh_core.interpreter import BufferValue, integers
+from mdh_core.interpreter import BufferValue, integers, row_major
 from mdh_lift.c_value import value as c_value
 
 Sizes = dict[str, int]
@@ -136,22 +136,47 @@ def with_derived(source: LoopNest, params: dict[str, Value]) -> dict[str, Value]
     return params
 
 
+class Shifted(BufferValue):
+    """An array that begins inside of another one's block."""
+
+    __slots__ = ("offset",)
+
+    def __init__(self, data: list[Value], extents: Index, offset: int) -> None:
+        self.data, self.extents, self.offset = data, extents, offset
+        self.strides = row_major(extents)
+
+    def position(self, index: Index) -> int:
+        return self.offset + sum(i * s for i, s in zip(index, self.strides, strict=True))
+
+
+def one_block(first: Sequence[Value], second: Sequence[Value], offset: int) -> list[Value]:
+    """Contents of a block in which the second array begins ``offset`` elements after the first."""
+    missing = max(0, offset + len(second) - len(first))
+    return [*first, *(second[-missing:] if missing else [])]
+
+
 def survives(
     nest: Nest,
     lifted: LiftedNest,
     sizes: Sizes,
     arrays: Mapping[str, list[Value]],
     scalars: Mapping[str, Value],
+    shared: tuple[str, str, int] | None = None,
 ) -> bool:
-    """Do all values stay small when the nest runs on these data?"""
+    """Do all values stay small when the nest runs on these data, two arrays perhaps in one block?"""
     source = lifted.nest
     outer = {s.name for s in source.scalars}
     params: dict[str, Value] = {n: v for n, v in {**sizes, **scalars}.items() if n not in outer}
-    buffers = {}
+    buffers: dict[str, BufferValue] = {}
     for a in nest.arrays:
         rows = a.rank > 1 and a.layout == "rows"
         extents = extents_of(a, sizes) if rows else (len(arrays[a.name]),)
         buffers[a.name] = BufferValue(list(arrays[a.name]), extents)
+    if shared:
+        first, second, offset = shared
+        block = one_block(arrays[first], arrays[second], offset)
+        buffers[first] = Shifted(block, buffers[first].extents, 0)
+        buffers[second] = Shifted(block, buffers[second].extents, offset)
     try:
         watched_run(source, with_derived(source, params), buffers, scalars)
     except Grown:

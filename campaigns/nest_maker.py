@@ -84,7 +84,7 @@ class Maker:
         self.features: set[str] = set()
         self.free = list(ITERATORS)
         self.count = 0
-        self.restrict = rng.random() < 0.5
+        self.restrict = rng.random() < 0.4
         self.evil = rng.random() < 0.4  # more dependences
         self.sizes = SIZES[: rng.choice([1, 2, 2, 3])]
         self.clean = rng.random() < 0.35  # perfect shapes only

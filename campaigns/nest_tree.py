@@ -587,3 +587,116 @@ class _Text:
                 return f"{e.name}({self.expr(e.a)}, {self.expr(e.b)})"
             case Op():
                 return f"({self.expr(e.a)} {e.sign} {self.expr(e.b)})"
+
+
+# --------------------------------------------------------------------------- Python
+
+NUMPY_TYPES = {"float": "float32", "double": "float64"}  # the others have the same names
+
+
+def py_text(nest: Nest, name: str = "f", imports: bool = True) -> str:
+    """A function decorated with ``@mdh`` that holds the nest and returns its live scalars."""
+    return _PythonText(nest).function(name, imports)
+
+
+class _PythonText:
+    def __init__(self, nest: Nest) -> None:
+        self.arrays = {a.name: a for a in nest.arrays}
+        self.nest = nest
+        self.types = {s.name: s.type for s in nest.scalars}
+        self.types |= {s.name: s.type for s in walk(nest.body) if isinstance(s, Local)}
+
+    def function(self, name: str, imports: bool) -> str:
+        nest = self.nest
+        params = [f'{n}: "int64"' for n in nest.sizes]
+        for a in nest.arrays:
+            t = NUMPY_TYPES.get(a.type, a.type)
+            rows = a.rank > 1 and a.layout == "rows"
+            shape = ", ".join(e.text() for e in a.extents) if rows else ":"
+            params.append(f'{a.name}: "{t}[{shape}]"')
+        for s in nest.scalars:
+            if s.start is None:
+                params.append(f'{s.name}: "{NUMPY_TYPES.get(s.type, s.type)}"')
+        lines = ["import numpy as np", "from mdh_lift import mdh", "", ""] if imports else []
+        clauses = f'("{nest.clauses}")' if nest.clauses else ""
+        lines += [f"@mdh{clauses}", f"def {name}({', '.join(params)}):"]
+        for s in nest.scalars:
+            if s.start:
+                lines.append(f"    {s.name} = {self.typed(s.type, s.start)}")
+        lines += self.block(nest.body, "    ")
+        live = [s.name for s in nest.scalars if s.live]
+        if live:
+            lines.append(f"    return {', '.join(live)}")
+        return "\n".join([*lines, ""])
+
+    def typed(self, t: str, text: str) -> str:
+        return f"np.{NUMPY_TYPES.get(t, t)}({text})"
+
+    def block(self, body: tuple[Stmt, ...], indent: str) -> list[str]:
+        lines = []
+        for s in body:
+            match s:
+                case Put():
+                    value = self.expr(s.value)
+                    if not s.op and isinstance(s.place, Name):
+                        value = self.typed(self.types[s.place.name], value)
+                    lines.append(f"{indent}{self.expr(s.place)} {s.op}= {value}")
+                case Local():
+                    if s.value is not None:
+                        lines.append(f"{indent}{s.name} = {self.typed(s.type, self.expr(s.value))}")
+                case When():
+                    lines.append(f"{indent}if {self.test(s.condition)}:")
+                    lines += self.block(s.then, indent + "    ")
+                    if s.other:
+                        lines += [f"{indent}else:", *self.block(s.other, indent + "    ")]
+                case For():
+                    lines.append(f"{indent}for {s.name} in range({self.range(s)}):")
+                    lines += self.block(s.body, indent + "    ")
+        return lines or [f"{indent}pass"]
+
+    def range(self, s: For) -> str:
+        if s.step < 0:
+            return f"{(s.high - 1).text()}, {(s.low - 1).text()}, {s.step}"
+        low = "" if s.low == Lin(0) and s.step == 1 else f"{s.low.text()}, "
+        return f"{low}{s.high.text()}" + (f", {s.step}" if s.step != 1 else "")
+
+    def cell(self, name: str, index: tuple[Subscript, ...]) -> str:
+        a = self.arrays[name]
+        texts = [i.text() if isinstance(i, Lin) else self.cell(i.array, i.index) for i in index]
+        if a.rank == 1 or a.layout == "rows":
+            return f"{name}[{', '.join(texts)}]"
+        flat = texts[0]
+        for t, e in zip(texts[1:], a.extents[1:], strict=True):
+            first = f"({flat})" if " " in flat else flat
+            flat = f"{first} * {e.atom} + {t}"
+        return f"{name}[{flat}]"
+
+    def test(self, e: Expr) -> str:
+        """The expression as a condition."""
+        if isinstance(e, Op) and e.sign in ("&&", "||"):
+            return f"({self.test(e.a)} {'and' if e.sign == '&&' else 'or'} {self.test(e.b)})"
+        if isinstance(e, Op) and e.sign in COMPARED:
+            return f"{self.expr(e.a)} {e.sign} {self.expr(e.b)}"
+        return f"{self.expr(e)} != 0"
+
+    def expr(self, e: Expr) -> str:
+        match e:
+            case Num():
+                return str(e.value) if e.value >= 0 else f"({e.value})"
+            case Name():
+                return e.name
+            case At():
+                return self.cell(e.array, e.index)
+            case Neg():
+                return f"-({self.expr(e.a)})"
+            case Pick():
+                return f"({self.expr(e.a)} if {self.test(e.condition)} else {self.expr(e.b)})"
+            case Call():
+                return f"{'min' if 'min' in e.name else 'max'}({self.expr(e.a)}, {self.expr(e.b)})"
+            case Op():
+                if e.sign in ("&&", "||", *COMPARED):
+                    return f"(1 if {self.test(e)} else 0)"
+                return f"({self.expr(e.a)} {'//' if e.sign == '/' else e.sign} {self.expr(e.b)})"
+
+
+COMPARED = ("<", "<=", ">", ">=", "==", "!=")

@@ -1,10 +1,11 @@
 """Random affine nests against the lifter.
 
-    python -m campaigns.nests --seed 1 --count 100000 [--jobs 2] [--emit] [--keep DIR]
+    python -m campaigns.nests --seed 1 --count 100000 [--jobs 2] [--emit] [--python] [--keep DIR]
 
 Each nest is read and lifted; what was lifted runs on small random data, as loops (``run_nest``) and as steps
 (the interpreter, the index sets divided at random), and both must leave the same in every cell and every
-scalar.  With ``--emit`` the kernels are compiled and compared with the compiled original, too.  A failure is
+scalar.  With ``--emit`` the kernels are compiled and compared with the compiled original, too; with
+``--python`` each nest is also printed as Python and compared with what Python makes of it.  A failure is
 shrunk to a minimal nest; ``--keep`` writes these as C files.  Exit status 1 if anything failed.
 """
 
@@ -18,10 +19,10 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
@@ -38,10 +39,11 @@ from campaigns.nest_data import (
     with_derived,
 )
 from campaigns.nest_emit import Results, job, run_jobs
-from campaigns.nest_maker import random_nest
+from campaigns.nest_maker import finished, random_nest
 from campaigns.nest_shrink import shrunk
-from campaigns.nest_tree import PRELUDE, Nest, c_text
+from campaigns.nest_tree import NUMPY_TYPES, PRELUDE, For, Nest, c_text, py_text
 from frontend_c.read import CompileCommand, read
+from frontend_py.read import read as read_python
 from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import LoopNest
 from lifter.run_nest import run_nest
@@ -54,7 +56,7 @@ from mdh_core.source import SourceFile
 
 SIZES = (0, 1, 2, 3, 5, 7)
 MOST_POINTS = 400
-WALL_LIMIT = 20.0  # seconds to read and lift a nest
+TIME_LIMIT = 20.0  # seconds of processor time to read and lift a nest
 GARBAGE = 12345  # in temporaries of the lifted nest before anything is written there
 
 Buffers = Mapping[str, BufferValue]
@@ -82,6 +84,7 @@ class Tally:
     statuses: Counter[str] = field(default_factory=Counter)
     codes: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
+    python: Counter[str] = field(default_factory=Counter)
     runs: int = 0
     dropped: int = 0
     uncompared: int = 0
@@ -103,6 +106,7 @@ class Tally:
         self.statuses.update(other.statuses)
         self.codes.update(other.codes)
         self.kinds.update(other.kinds)
+        self.python.update(other.python)
 
     def text(self) -> str:
         def row(title: str, counts: Counter[str]) -> str:
@@ -116,6 +120,7 @@ class Tally:
                 row("status", self.statuses),
                 row("steps", self.kinds),
                 row("codes of refusals", self.codes),
+                row("as Python", self.python),
             ]
         )
 
@@ -126,22 +131,22 @@ class TooSlow(Exception):  # noqa: N818 - an answer
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raises ``TooSlow``; only in a process's main thread, elsewhere there is no limit."""
+    """Raises ``TooSlow`` after so much processor time; only in a process's main thread."""
 
     def expired(_: int, frame: FrameType | None) -> None:
         raise TooSlow
 
     try:
-        old = signal.signal(signal.SIGALRM, expired)
+        old = signal.signal(signal.SIGPROF, expired)
     except ValueError:
         yield
         return
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, old)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, old)
 
 
 # --------------------------------------------------------------------------- running
@@ -209,8 +214,9 @@ def difference(
     arrays: Mapping[str, list[Value]],
     extents: Mapping[str, Index],
     rng: random.Random,
+    other: Callable[[], tuple[Mapping[str, list[Value]], Mapping[str, Value]]] | None = None,
 ) -> str:
-    """``extents``: of the arrays that have several in the source."""
+    """``extents``: of the arrays that have several in the source; ``other``: a third way to run it."""
     source = lifted.nest
     params = with_derived(source, params)
     if not assumptions_hold(lifted.program, params):
@@ -220,6 +226,14 @@ def difference(
     expected = {n: b.copy() for n, b in start.items()}
     after = {s.name: scalars[s.name] for s in source.scalars if s.name in scalars}
     run_nest(source, params, expected, after)
+    if other:
+        wanted, values = other()
+        for name, data in wanted.items():
+            if not all(map(same, expected[name].data, data)):
+                return f"the loops leave `{name}` as {expected[name].data}, the source as {data}"
+        for name, value in values.items():
+            if name in after and not same(after[name], value):
+                return f"the loops leave `{name}` as {after[name]}, the source as {value}"
     got = {n: b.copy() for n, b in start.items()}
     for s in source.scalars:
         got[s.name] = BufferValue([scalars.get(s.name, GARBAGE)], ())
@@ -344,6 +358,88 @@ def check_c(text: str, seed: int = 1, trials: int = 20) -> list[Outcome]:
     return out
 
 
+# --------------------------------------------------------------------------- Python
+
+
+def check_python(nest: Nest, seed: int = 0, trials: int = 3) -> Outcome:
+    """The nest printed as Python: read, lifted, and compared with what Python and NumPy make of it."""
+    if not isinstance(nest.body[0], For):
+        return Outcome("refused", ("MDH004",))  # what stands before the first loop is no part of the nest
+    last = max(k for k, s in enumerate(nest.body) if isinstance(s, For))
+    nest = finished(replace(nest, body=nest.body[: last + 1]))
+    text, rng, runs, dropped = py_text(nest), random.Random(seed), 0, 0
+    try:
+        with time_limit(TIME_LIMIT):
+            result = read_python(SourceFile("t.py", text.encode()))
+            problems = [d for r in result.refused for d in r.diagnostics]
+            if problems:
+                return Outcome("refused", tuple(d.code for d in problems))
+            (source,) = result.nests
+            lifted = lift(source)
+    except TooSlow:
+        return Outcome(failure="python: too slow")
+    except Exception as error:
+        return raised("python", error)
+    if lifted.status == "refused":
+        return Outcome("refused", tuple(d.code for d in lifted.diagnostics if d.severity == "error"))
+    for trial in range(trials):
+        sizes = chosen_sizes(nest, rng, (3, 4, 5, 5, 7) if trial == 0 else SIZES, MOST_POINTS)
+        try:
+            with time_limit(TIME_LIMIT):
+                differs = compared_python(nest, text, lifted, sizes, rng)
+        except (Grown, OverflowError):
+            dropped += 1
+            continue
+        except TooSlow:
+            return Outcome(lifted.status, failure="python: run is too slow")
+        except Exception as error:
+            if "overflow" in str(error):
+                dropped += 1
+                continue
+            return raised("python", error)
+        runs += 1
+        if differs:
+            shown = ", ".join(f"{n}={v}" for n, v in sizes.items())
+            return Outcome(lifted.status, failure="python: wrong result", detail=f"{shown}: {differs}")
+    return Outcome(lifted.status, runs=runs, dropped=dropped, kinds=step_kinds(lifted))
+
+
+def compared_python(nest: Nest, text: str, lifted: LiftedNest, sizes: Sizes, rng: random.Random) -> str:
+    import numpy as np
+
+    def number(t: str, value: object) -> object:
+        return getattr(np, NUMPY_TYPES.get(t, t))(value)
+
+    arrays, scalars = random_data(nest, sizes, rng)
+    outer = {s.name for s in lifted.nest.scalars}
+    params: dict[str, Value] = {n: v for n, v in {**sizes, **scalars}.items() if n not in outer}
+    extents = {a.name: extents_of(a, sizes) for a in nest.arrays if a.rank > 1 and a.layout == "rows"}
+
+    def run() -> tuple[dict[str, list[Value]], dict[str, Value]]:
+        space: dict[str, object] = {"np": np}
+        plain = [line for line in text.splitlines() if "mdh" not in line]
+        exec("\n".join(plain), space)
+        function = space["f"]
+        assert callable(function)
+        values: list[object] = [np.int64(sizes[n]) for n in nest.sizes]
+        held = {}
+        for a in nest.arrays:
+            data = np.array(arrays[a.name], dtype=NUMPY_TYPES.get(a.type, a.type))
+            if a.name in extents:
+                data = data[: math.prod(extents[a.name])].reshape(extents[a.name])
+            held[a.name] = data
+            values.append(data)
+        values += [number(s.type, scalars[s.name]) for s in nest.scalars if s.start is None]
+        with np.errstate(all="ignore"):
+            found = function(*values)
+        live = [s.name for s in nest.scalars if s.live]
+        found = (found,) if len(live) == 1 else found or ()
+        lists = {n: a.reshape(-1).tolist() for n, a in held.items()}
+        return lists, {n: v.item() for n, v in zip(live, found, strict=True)}
+
+    return difference(lifted, params, scalars, arrays, extents, rng, run)
+
+
 def step_kinds(lifted: LiftedNest) -> tuple[str, ...]:
     def kinds(steps: Sequence[object]) -> Iterator[str]:
         for s in steps:
@@ -365,7 +461,7 @@ def check_text(text: str) -> LiftedNest | Outcome:
     """Read and lift; a refusal or a failure as an outcome."""
     stage = "read"
     try:
-        with time_limit(WALL_LIMIT):
+        with time_limit(TIME_LIMIT):
             result = read(SourceFile("t.c", (PRELUDE + text).encode()), CompileCommand())
             problems = [d for r in result.refused for d in r.diagnostics] + list(result.diagnostics)
             codes = tuple(sorted({d.code for d in problems if d.severity == "error"}))
@@ -399,7 +495,7 @@ def check_lifted(nest: Nest, lifted: LiftedNest, seed: int, trials: int) -> Outc
     for trial in range(trials):
         sizes = chosen_sizes(nest, rng, (3, 4, 5, 5, 7) if trial == 0 else SIZES, MOST_POINTS)
         try:
-            with time_limit(WALL_LIMIT):
+            with time_limit(TIME_LIMIT):
                 differs = compared(nest, lifted, sizes, rng)
         except Grown:
             dropped += 1
@@ -434,11 +530,14 @@ class Failure:
 
     @property
     def text(self) -> str:
+        if self.failure.startswith("python"):
+            return f"# seed {self.seed}: {self.failure}: {self.detail[:300]}\n{py_text(self.nest)}"
         return found_text(self.nest, f"seed {self.seed}: {self.failure}", self.detail)
 
 
 def found_text(nest: Nest, title: str, detail: str = "") -> str:
-    comment = f"/* {title}" + (f"\n   {detail[:300]}" if detail else "") + " */\n"
+    detail = detail[:300].replace("/*", "").replace("*/", "")
+    comment = f"/* {title}" + (f"\n   {detail}" if detail else "") + " */\n"
     prelude = PRELUDE if "larger_" in c_text(nest) else ""
     return comment.replace("\n   */", " */") + prelude + c_text(nest)
 
@@ -448,7 +547,7 @@ def check_emitted(nests: Mapping[int, tuple[Nest, LiftedNest]]) -> Results:
     jobs, failed = [], {}
     for seed, (nest, lifted) in nests.items():
         try:
-            with time_limit(WALL_LIMIT):
+            with time_limit(TIME_LIMIT):
                 jobs.append(job(seed, nest, lifted))
         except TooSlow:
             failed[seed] = ("emit: too slow", "")
@@ -477,16 +576,20 @@ def failure_of(seed: int, nest: Nest, outcome: Outcome, small: bool = True) -> F
     """The failure with a minimal nest."""
     if not small:
         return Failure(seed, outcome.failure, outcome.detail, nest)
-    whole = outcome.failure.startswith("emit") or "slow" in outcome.failure
+    if "slow" in outcome.failure:  # each attempt would take as long
+        return Failure(seed, outcome.failure, outcome.detail, nest)
+    whole = outcome.failure.startswith(("emit", "python"))
     kind = outcome.failure if whole else outcome.failure.split(":")[0]
     emitted = kind.startswith("emit")
 
     def found(candidate: Nest) -> Outcome:
+        if kind.startswith("python"):
+            return check_python(candidate, seed, 6)
         return check_all(candidate, seed, 1 if emitted else 6, emitted)
 
     def fails(candidate: Nest) -> bool:
         failure = found(candidate).failure
-        return failure.startswith(kind) and ("slow" in failure) == ("slow" in kind)
+        return failure.startswith(kind) and "slow" not in failure
 
     smallest = shrunk(nest, fails, 120.0 if emitted else 60.0)
     again = found(smallest)
@@ -498,6 +601,7 @@ class Settings:
     small: bool = True  # shrink failures
     trials: int = 3
     emit: bool = False
+    python: bool = False
 
 
 def part_of_campaign(seeds: range, settings: Settings) -> tuple[Tally, list[Failure]]:
@@ -514,6 +618,10 @@ def part_of_campaign(seeds: range, settings: Settings) -> tuple[Tally, list[Fail
             if not outcome.failure:
                 lifted_nests[seed] = nest, lifted
         tally.add(outcome)
+        if settings.python and not outcome.failure:
+            second = check_python(nest, seed, settings.trials)
+            tally.python[second.failure or second.status] += 1
+            outcome = second if second.failure else outcome
         if outcome.failure:
             failed[seed] = nest, outcome
     if settings.emit:
@@ -571,13 +679,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="write minimal failing nests there")
     parser.add_argument("--show", action="store_true", help="print the nest of the seed and its fate")
+    parser.add_argument("--python", action="store_true", help="print the nests as Python, too")
     options = parser.parse_args(arguments)
     if options.show:
         nest = random_nest(options.seed)
         print(c_text(nest))
         print(check_all(nest, options.seed, options.trials, options.emit))
         return 0
-    settings = Settings(not options.no_shrink, options.trials, options.emit)
+    settings = Settings(not options.no_shrink, options.trials, options.emit, options.python)
     tally, failures = campaign(options.seed, options.count, options.jobs, settings, progress=True)
     print(tally.text())
     kinds = Counter(f.failure for f in failures)
@@ -586,7 +695,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
         for f in failures:
-            (options.keep / f"seed_{f.seed}.c").write_text(f.text, encoding="utf-8")
+            suffix = "py" if f.failure.startswith("python") else "c"
+            (options.keep / f"seed_{f.seed}.{suffix}").write_text(f.text, encoding="utf-8")
     return 1 if failures else 0
 
 

@@ -38,7 +38,8 @@ from mdh_core.source import SourceFile
 
 _PRAGMA = b"\n#pragma mdh\n"
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*[<"]([^">\n]+)[">]', re.M)
-_MOST_STUBS = 40
+_MOST_STUBS = 60
+_CONFIGURED = ("-DHAVE_CONFIG_H=1", "-DSIZEOF_VOID_P=8", "-DSIZEOF_SIZE_T=8")  # what a `configure` finds out
 _ARCHIVES = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".tar")
 
 # --------------------------------------------------------------------------- one file
@@ -88,7 +89,7 @@ def _headers(root: str) -> dict[str, list[str]]:
     for folder, _, names in os.walk(root):
         for name in names:
             if name.endswith((".h", ".def", ".inc", ".c")):
-                found[name].append(os.path.join(folder, name))
+                found[name].append(str(Path(folder, name)))
     return found
 
 
@@ -144,7 +145,7 @@ def _look_at(path: Path, root: Path) -> dict[str, Any]:
     source = SourceFile(str(path), marked(data, offsets))
     flags = [f"-I{d}" for d in include_directories(path, root)]
     with tempfile.TemporaryDirectory(prefix="mdh-wild-") as stubs:
-        result, missing = _read(source, [*flags, "-I", stubs, "-DHAVE_CONFIG_H=1"], Path(stubs))
+        result, missing = _read(source, [*flags, "-I", stubs, *_CONFIGURED], Path(stubs), root)
     nests = []
     for nest in result.nests:
         lifted = lift(nest)
@@ -155,8 +156,8 @@ def _look_at(path: Path, root: Path) -> dict[str, Any]:
     return {"nests": nests, "codes": codes, "stubs": missing, "loops": len(offsets)}
 
 
-def _read(source: SourceFile, flags: list[str], stubs: Path) -> tuple[ReadResult, list[str]]:
-    """The nests; headers that are missing are made up, empty, in ``stubs``."""
+def _read(source: SourceFile, flags: list[str], stubs: Path, root: Path) -> tuple[ReadResult, list[str]]:
+    """The nests; for headers that are missing others of that name stand in, or empty ones, in ``stubs``."""
     missing: list[str] = []
     while True:
         result = read(source, CompileCommand(flags=tuple(flags), directory=str(Path(source.path).parent)))
@@ -168,7 +169,9 @@ def _read(source: SourceFile, flags: list[str], stubs: Path) -> tuple[ReadResult
         missing.append(found[0])
         stub = stubs / found[0]
         stub.parent.mkdir(parents=True, exist_ok=True)
-        stub.write_bytes(b"")
+        near = _headers(str(root)).get(Path(found[0]).name, [])
+        best = max(near, key=lambda p: len(os.path.commonpath([p, source.path])), default="")
+        stub.write_bytes(f'#include "{best}"\n'.encode() if best else b"")
 
 
 def _entry(source: SourceFile, name: str, status: str, found: Sequence[Diagnostic]) -> dict[str, Any]:

@@ -340,15 +340,13 @@ class CellsText:
             ends.insert(0, n)
         end = self._least(f"{variable}_end", ends, lines)
         starts = self.domain.starts(loop, inner, rows, at)
-        if own and loop_range(own, loop.dim) is None:  # inner loops over everything leave no part empty
-            starts = []
         if not starts:
             return lines, start, end
         if loop.size == 1 or not aligned:
             return lines, self._greatest(f"{variable}_first", [start, *starts], lines), end
         first = self.context.names.new(f"{variable}_first")
         lines.append(f"long {first} = {start};")
-        spare = loop.size - (loop_range(own, loop.dim) or 1)
+        spare = max(loop.size - (loop_range(own, loop.dim) or 1), 0)
         for text in starts:
             bound = self._name(f"{variable}_from", text, lines)
             steps = f"({bound} - {first}{f' + {spare}' if spare else ''})/{loop.size}*{loop.size}"
@@ -371,7 +369,7 @@ class CellsText:
 
         ends = [size_name(loop.dim), *self.domain.ends(loop, inner, rows, at)]
         end = self._least(f"{variable}_end", [str(loop.count), *(number(e, size - 1) for e in ends)], lines)
-        spare = size - (loop_range(own, loop.dim) or 1)
+        spare = max(size - (loop_range(own, loop.dim) or 1), 0)
         starts = [number(text, spare) for text in self.domain.starts(loop, inner, rows, at)]
         return lines, self._greatest(f"{variable}_first", ["0", *starts], lines), end
 

@@ -87,12 +87,22 @@ class DomainText:
     # ------------------------------------------------------------------ bounds of loops
 
     def starts(self, loop: Loop, inner: Sequence[Loop], rows: Rows, at: dict[str, str]) -> list[str]:
-        """Texts of indices before which there is no point; ``inner``: the other loops not begun."""
+        """Texts of indices before which there is no point; ``inner``: the other loops not begun.
+
+        Where inner loops reach further than one part of this one, that far before.  None at all where
+        they reach everything.
+        """
+        span = loop_range([x for x in inner if x.dim == loop.dim], loop.dim)
+        if span is None:
+            return []
+        ahead = max(span - loop.size, 0)
         out = []
         for r in rows:
             c = r.coefficient(loop.dim)
             if c > 0:
-                rest = Affine.of(loop.dim, c) - self._corner_of_others(r, loop.dim, inner)
+                rest = Affine.of(loop.dim, c) - self._corner_of_others(r, loop.dim, inner) - c * ahead
+                if rest.const <= 0 and all(at.get(n) == "0" for n in rest.names):
+                    continue  # indices are never negative
                 text = affine_text(rest if c == 1 else rest + (c - 1), at, atom=c > 1)
                 out.append(text if c == 1 else f"{text}/{c}")
         return list(dict.fromkeys(out))

@@ -54,6 +54,7 @@ class Binding:
     stale: bool = False  # was an iterator; its value after the loop is not known
     written: bool = False
     label: str = ""  # what to derive our name from, if not the source
+    exposed: bool = False  # may a pointer point to it?
     address: str = ""  # C text of the address of a scalar that is read from memory
     subscripted: bool = False
     dereferenced: bool = False

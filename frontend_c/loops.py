@@ -49,7 +49,7 @@ class Head:
 
 @dataclass(frozen=True)
 class _Test:
-    """A condition ``name + offset op bound``; ``move``: what it adds to the name, ``late`` after comparing."""
+    """A condition ``name + offset op bound``; ``move``: what it adds to the name, if ``late`` afterwards."""
 
     name: str
     op: str

@@ -93,13 +93,21 @@ def _only_dereferenced(reader: NestReader, name: str) -> bool:
     """Does the nest read ``*name``, and mention ``name`` nowhere else?"""
     uses = reads = 0
     for n in walk_nodes(reader.nest):
-        uses += isinstance(n, c_ast.ID) and n.name == name
-        reads += isinstance(n, c_ast.UnaryOp) and n.op == "*" and isinstance(n.expr, c_ast.ID) and n.expr.name == name
-        target = n.lvalue if isinstance(n, c_ast.Assignment) else n.expr if isinstance(n, c_ast.UnaryOp) else None
-        if isinstance(target, c_ast.UnaryOp) and getattr(target.expr, "name", "") == name:
-            if isinstance(n, c_ast.Assignment) or n.op in ("++", "--", "p++", "p--", "&"):
-                return False
+        uses += _is_name(n, name)
+        reads += _is_cell(n, name)
+        written = isinstance(n, c_ast.Assignment) and _is_cell(n.lvalue, name)
+        counted = isinstance(n, c_ast.UnaryOp) and n.op != "*" and _is_cell(n.expr, name)
+        if written or counted:
+            return False
     return uses == reads
+
+
+def _is_name(node: Node, name: str) -> bool:
+    return isinstance(node, c_ast.ID) and node.name == name
+
+
+def _is_cell(node: Node, name: str) -> bool:
+    return isinstance(node, c_ast.UnaryOp) and node.op == "*" and _is_name(node.expr, name)
 
 
 def _steps(node: Node) -> tuple[Node, list[tuple[str, str]]] | None:
@@ -116,10 +124,10 @@ def _steps(node: Node) -> tuple[Node, list[tuple[str, str]]] | None:
 
 def _only_read(reader: NestReader, name: str) -> bool:
     """Is a pointer used for reading members alone, all over the nest?"""
-    uses = [n for n in walk_nodes(reader.nest) if isinstance(n, c_ast.ID) and n.name == name]
+    uses = [n for n in walk_nodes(reader.nest) if _is_name(n, name)]
     reads = [
         n for n in walk_nodes(reader.nest)
-        if isinstance(n, c_ast.StructRef) and n.type == "->" and isinstance(n.name, c_ast.ID) and n.name.name == name
+        if isinstance(n, c_ast.StructRef) and n.type == "->" and _is_name(n.name, name)
         and n.field.name not in reader.assigned_members
     ]  # fmt: skip
     return len(uses) == len(reads) and name not in reader.assigned

@@ -8,6 +8,7 @@ only, is a ``While`` of the scalar function.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -19,7 +20,7 @@ from frontend_c.functions import Functions, for_as_while, user_call
 from frontend_c.loops import HELP, Head, head, leaves, leaves_after_all, uncast, without_continue
 from frontend_c.members import assigned_members, cell, member, pointer_reachable, reachable
 from frontend_c.parsing import Node, c_ast, first_token, walk_nodes
-from frontend_c.scopes import Surroundings, Variable, enumerator_value
+from frontend_c.scopes import Surroundings, Variable, dead_after, enumerator_value
 from frontend_c.statements import Names, Out, Statements, assigned_names
 from frontend_c.tracking import (
     At,
@@ -53,6 +54,7 @@ from mdh_core.expr import (
     Const,
     Declare,
     Expr,
+    If,
     Load,
     RecordType,
     Return,
@@ -77,6 +79,7 @@ class Enclosing:
     around: Surroundings
     names: frozenset[str]  # all identifiers of the function
     after: frozenset[str]  # identifiers after the nest
+    whole: bool = True  # were all of its statements parsed?
 
 
 Result = tuple[tuple[NestStmt, ...], tuple[Param, ...], tuple[Buffer, ...], tuple[OuterScalar, ...]]
@@ -144,8 +147,19 @@ class NestReader(Statements):
             ctype = _counted_extent(self.types.resolve(variable.decl.type), variable.decl)
             binding = Binding(name, "outer", ctype, order=variable.order, storage=variable.storage)
             binding.refusal = self.objection(binding, node)
+            if isinstance(ctype, Value):
+                self._expose(binding)
         self.outer[name] = binding
         return binding
+
+    def _expose(self, b: Binding) -> None:
+        """Note whether pointers may reach a variable; if a store does, it is read from memory each time."""
+        if b.storage == "global":
+            b.exposed = self.context.unit.is_pointed_to(b.source)
+        else:
+            b.exposed = b.source in _addressed(self.enclosing.node.body)
+        if b.source in self.by_memory:
+            b.ctype, b.address, b.label = Pointer(b.ctype), f"&{b.source}", b.source
 
     def visible(self, name: str) -> Binding | None:
         """The variable that a name stands for here, whatever its type."""
@@ -267,6 +281,8 @@ class NestReader(Statements):
         """As everywhere; a pointer that is followed stands for the element that it points to."""
         if isinstance(node, c_ast.ID):
             b = self.lookup(node.name, node)
+            if b.address:
+                return self._member_of(b, node)
             if isinstance(b.ctype, Pointer) and self.tracker.follows(b):
                 known = self.tracker.value(b, node)
                 assert isinstance(known, At)
@@ -313,7 +329,7 @@ class NestReader(Statements):
             return None
         if isinstance(node, c_ast.ID):
             b = self.visible(node.name)
-            if b is None or b.refusal is not None or not isinstance(b.ctype, Pointer | Array):
+            if b is None or b.refusal is not None or b.address or not isinstance(b.ctype, Pointer | Array):
                 return None
         return pointer_value(self.place(node))
 
@@ -328,10 +344,8 @@ class NestReader(Statements):
             b = member(self, inner)
         plain = b is not None and b.kind == "outer" and not self.tracker.follows(b) and not b.address
         if b is not None and plain and isinstance(b.ctype, Pointer) and not _same(t.target, b.ctype.target):
-            if not isinstance(t.target, Value) or not isinstance(b.ctype.target, Value | Void):
+            if not isinstance(t.target, Value) or not isinstance(b.ctype.target, Void):
                 return None
-            if b.refusal is not None and not isinstance(b.ctype.target, Void):
-                raise b.refusal
             source = f"(({t.target.spelling} *){b.source})"
             if source not in self.outer:
                 self.outer[source] = Binding(source, "outer", Pointer(t.target), storage="param")
@@ -350,7 +364,7 @@ class NestReader(Statements):
             return pointer_value(self.place(node))
         if node.op in ("++", "--", "p++", "p--") and isinstance(node.expr, c_ast.ID):
             b = self.visible(node.expr.name)
-            if b is not None and isinstance(b.ctype, Pointer):
+            if b is not None and isinstance(b.ctype, Pointer) and not b.address:
                 self._check_followed(b, node)
                 known = self.tracker.step_inside(b, node)
                 return known if isinstance(known, At) else None
@@ -414,7 +428,7 @@ class NestReader(Statements):
         """Take note of an assignment to a variable that is followed."""
         target = node.lvalue if isinstance(node, c_ast.Assignment) else node.expr
         b = self.visible(target.name) if isinstance(target, c_ast.ID) else None
-        if b is None or b.refusal is not None:
+        if b is None or b.refusal is not None or b.address:
             return False
         if isinstance(b.ctype, Pointer):
             self._check_followed(b, node)
@@ -432,8 +446,8 @@ class NestReader(Statements):
         elif isinstance(b.ctype, Pointer):
             raise self.tracker.lost(b, node, "is changed in a way that cannot be followed")
         else:
-            self._set_value(b, operators.binary(node.op[:-1], self.tracker.scalar(b, node), self.convert(node.rvalue),
-                                                self.span(node)), node)  # fmt: skip
+            old, operand = self.tracker.scalar(b, node), self.convert(node.rvalue)
+            self._set_value(b, operators.binary(node.op[:-1], old, operand, self.span(node)), node)
         return True
 
     def _set(self, b: Binding, value: Node, node: Node) -> None:
@@ -462,10 +476,17 @@ class NestReader(Statements):
         return out
 
     def _statement_if(self, node: Node) -> list[Out]:
-        cond = self.condition(node.cond)
+        """``if ((v = e) > 0)`` is ``v = e; if (v > 0)``."""
+        first, test = _first_assigned(node.cond)
+        out = [] if first is None else self.statement(first)
+        cond = self.condition(test)
         self.tracker.flush(node.cond)
         with self.tracker.condition():
-            return self.branches(cond, node)
+            return [*out, *self.branches(cond, node)]
+
+    def branch(self, node: Node | None) -> list[Out]:
+        with self.tracker.branch():
+            return self.scoped(node)
 
     # ------------------------------------------------------------------ statements
 
@@ -698,6 +719,8 @@ class NestReader(Statements):
         lower = self.extents.hoist(total(start.index[-1], Const(h.ahead, INT64)))
         r = Range(lower, self.extents.hoist(total(last, Const(change, INT64))), h.step)
         self._runs_once(h, r, node)
+        outer_depth = self.tracker.depth.get(own, 0)
+        self.tracker.depth[own] = self.tracker.maybe
         it = Binding(own.source, "iterator", Value(INT64, "long"), self.names.unique(own.source))
         self.tracker.values[own] = At(start.binding, (*start.index[:-1], Var(it.name, INT64)), start.target)
         loop, leave = self._body(node, h, it, r, False, own)
@@ -708,6 +731,7 @@ class NestReader(Statements):
             assert not isinstance(value, At)
             return At(start.binding, (*start.index[:-1], value), start.target)
 
+        self.tracker.depth[own] = outer_depth
         self.tracker.values[own] = final
         self.tracker.changed[own] = True
         return loop
@@ -736,6 +760,7 @@ class NestReader(Statements):
                     "MDH210", f"iterator `{h.iterator}` is assigned in its loop", self.context.head(node)
                 )
             self.tracker.values[inner] = Var(it.name, ctype.type)
+            self.tracker.depth[inner] = self.tracker.maybe
         return self._body(node, h, it, r, outside, self.scopes[-1][h.iterator])
 
     def _body(
@@ -835,19 +860,43 @@ class NestReader(Statements):
                 out.append(Assign(Var(b.name, b.ctype.type), value, self.head_of_nest))
         return out
 
+    def check_iterators(self, body: Sequence[NestStmt]) -> None:
+        """One thing decides what a variable from outside holds after the nest: loops, or assignments."""
+        entry = {p.value for p in self.extents.params}
+        for name, loops in _outside(body).items():
+            b = self.outer.get(name)
+            if b is not None and (b.written or (name in entry and loops > 1)) and self._live(b):
+                raise refuse(
+                    "MDH210", f"`{name}` counts a loop and is changed elsewhere in the nest",
+                    self.head_of_nest, help="use a variable of its own for the loop",
+                )  # fmt: skip
+
     def check_members(self, buffers: Sequence[Buffer], body: Sequence[NestStmt]) -> None:
-        """Members of structs that a store of the nest might change; raises ``ByMemory`` for scalars."""
+        """Members of structs, and variables that pointers reach, which a store of the nest might change.
+
+        Raises ``ByMemory`` for scalars.
+        """
+        read = [b.type for b in buffers if not (b.distinct or b.restrict)]
         stored = {
             b.name for t in targets(list(body)) if isinstance(t, Load) for b in buffers if b.name == t.buffer
         }
         types = [b.type for b in buffers if b.name in stored and not (b.distinct or b.restrict)]
         again: set[str] = set()
         for b in self.outer.values():
-            if not b.label or b.refusal is not None or not b.name or b.address:
+            if not (b.label or b.exposed) or b.refusal is not None or b.address:
                 continue
-            if isinstance(b.ctype, Value) and any(reachable(b.ctype.type, t) for t in types):
-                again.add(b.source)
-            elif isinstance(b.ctype, Pointer) and any(pointer_reachable(t) for t in types):
+            if isinstance(b.ctype, Value):
+                own = b.stale or self.tracker.follows(b)
+                if not any(reachable(b.ctype.type, t) for t in (read if b.written or own else types)):
+                    continue
+                if own:
+                    raise refuse(
+                        "MDH210", f"`{b.source}` counts, and pointers of the nest might reach it",
+                        self.head_of_nest, help="use a local variable",
+                    )  # fmt: skip
+                if b.name:
+                    again.add(b.source)
+            elif b.label and isinstance(b.ctype, Pointer) and any(pointer_reachable(t) for t in types):
                 raise refuse(
                     "MDH006", f"`{b.source}` might be changed by the nest, which writes characters",
                     self.head_of_nest, help=LOCAL_POINTER,
@@ -879,6 +928,7 @@ class NestReader(Statements):
             elif b.name in used:
                 params.append(Param(b.name, b.ctype.type, b.source, b.ctype.spelling))
         self.check_members(buffers, nest)
+        self.check_iterators(nest)
         hoisted = [p for p in self.extents.params if p.name in used]
         return nest, (*params, *hoisted), buffers, tuple(scalars)
 
@@ -898,7 +948,9 @@ class NestReader(Statements):
         known_elsewhere = b.storage in ("global", "static") or b.source in _addressed(
             self.enclosing.node.body
         )
-        return known_elsewhere or around.repeats or b.source in self.enclosing.after
+        if known_elsewhere or not (around.repeats or b.source in self.enclosing.after):
+            return known_elsewhere
+        return not self.enclosing.whole or not dead_after(self.enclosing.node, self.nest, b.source)
 
 
 def _addressed(body: Node) -> set[str]:
@@ -953,6 +1005,37 @@ def _same(a: CType, b: CType) -> bool:
         case (Array(element=s), Array(element=t)) | (Pointer(target=s), Pointer(target=t)):
             return _same(s, t)
     return False
+
+
+def _outside(body: Sequence[object]) -> Counter[str]:
+    """How many loops each iterator from outside counts."""
+    out: Counter[str] = Counter()
+    for s in body:
+        match s:
+            case Loop(source_name=name, declared_outside=outside, body=inner):
+                out[name] += outside
+                out += _outside(inner)
+            case If(then=then, other=other):
+                out += _outside((*then, *other))
+            case _:
+                pass
+    return out
+
+
+def _first_assigned(cond: Node) -> tuple[Node | None, Node]:
+    """An assignment that a condition makes before anything else, and the condition after it."""
+    if isinstance(cond, c_ast.Assignment) and isinstance(cond.lvalue, c_ast.ID):
+        return cond, cond.lvalue
+    if isinstance(cond, c_ast.BinaryOp) and not assigned_names(cond.right):
+        first, left = _first_assigned(cond.left)
+        changed = isinstance(first, c_ast.Assignment) and first.lvalue.name in _mentioned(cond.right)
+        if first is not None and not (changed and cond.op not in ("&&", "||")):
+            return first, c_ast.BinaryOp(cond.op, left, cond.right, cond.coord)
+    return None, cond
+
+
+def _mentioned(node: Node) -> set[str]:
+    return {n.name for n in walk_nodes(node) if isinstance(n, c_ast.ID)}
 
 
 def _is_null(node: Node) -> bool:

@@ -241,6 +241,17 @@ class Unit:
                     found = node
         return found
 
+    def is_pointed_to(self, name: str) -> bool:
+        """May a pointer hold the address of a file-level variable?"""
+        found = self.variable(name)
+        if found is None or "static" not in (found.storage or ()):
+            return True
+        stream = self.stream
+        return any(
+            stream[k].text == name and stream[k - 1].text == "&"
+            for chunk in self.mentions(name) for k in range(chunk.start + 1, chunk.end)
+        )  # fmt: skip
+
     def function(self, name: str) -> tuple[Chunk, Node] | None:
         """The definition of a function, wherever it stands in the unit."""
         for chunk in self.mentions(name):

@@ -300,7 +300,9 @@ class _One:
         around = surroundings(definition, parameters(definition), nest)
         assert around is not None
         after = frozenset(t.text for t in self.file.stream[end : self.chunk.end] if t.kind == "id")
-        return Enclosing(self.function, definition, around, self.chunk.names, after)
+        whole = not self.chunk.blanked
+        around.repeats = around.repeats or not whole  # a label may be among what was left out
+        return Enclosing(self.function, definition, around, self.chunk.names, after, whole)
 
     def _head(self) -> Span:
         """The first line of the nest."""

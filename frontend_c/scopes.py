@@ -79,6 +79,88 @@ def _note(item: Node, around: Surroundings) -> None:
         around.variables[item.name] = Variable(item.name, item, storage, first_token(item) or -1)
 
 
+# --------------------------------------------------------------------------- what is needed later
+
+_SETS, _READS = "sets", "reads"
+
+
+def dead_after(function: Node, nest: Node, name: str) -> bool:
+    """Is a local variable set anew on every way from the end of the nest to a next use?
+
+    False where that is not plain to see.
+    """
+    if any(isinstance(n, c_ast.Label | c_ast.Goto) for n in walk_nodes(function.body)):
+        return False
+    path = _path(function.body, nest) or []
+    for parent, child in reversed(list(pairwise(path))):
+        if isinstance(parent, c_ast.Compound):
+            items = parent.block_items or []
+            at = next(k for k, item in enumerate(items) if item is child)
+            found = _first_use(items[at + 1 :], name)
+            if found is not None:
+                return found == _SETS
+        elif isinstance(parent, c_ast.For | c_ast.While | c_ast.DoWhile):
+            ends = [n for n in (getattr(parent, "next", None), parent.cond) if n is not None]
+            if any(_mentions(n, name) for n in ends) or _again(parent.stmt, nest, name) != _SETS:
+                return False
+        elif not isinstance(parent, c_ast.If):
+            return False
+    return True
+
+
+def _again(body: Node, nest: Node, name: str) -> str | None:
+    """The first use of a variable in another iteration, up to the nest, which is taken to read it."""
+    items = (body.block_items or []) if isinstance(body, c_ast.Compound) else [body]
+    for item in items:
+        if _path(item, nest) is not None:
+            return _READS
+        if (found := _use(item, name)) is not None:
+            return found
+    return _READS
+
+
+def _first_use(items: Sequence[Node], name: str) -> str | None:
+    return next((found for item in items if (found := _use(item, name)) is not None), None)
+
+
+def _use(node: Node, name: str) -> str | None:
+    """What a statement does first with a variable: sets it, perhaps reads it, or nothing."""
+    if _escapes(node):
+        return _READS
+    if not _mentions(node, name):
+        return None
+    match node:
+        case c_ast.Assignment(op="=", lvalue=c_ast.ID(name=target)) if target == name:
+            if isinstance(node.rvalue, c_ast.Assignment) and _use(node.rvalue, name) == _SETS:
+                return _SETS
+            return _READS if _mentions(node.rvalue, name) else _SETS
+        case c_ast.Compound():
+            return _first_use(node.block_items or [], name)
+        case c_ast.ExprList():
+            return _first_use(node.exprs, name)
+        case c_ast.For() if node.init is not None and not isinstance(node.init, c_ast.DeclList):
+            return _SETS if _use(node.init, name) == _SETS else _READS
+        case c_ast.If() if not _mentions(node.cond, name):
+            found = {_use(n, name) if n is not None else None for n in (node.iftrue, node.iffalse)}
+            return _READS if _READS in found else _SETS if found == {_SETS} else None
+    return _READS
+
+
+def _escapes(node: Node, inside: bool = False) -> bool:
+    """Does a statement jump out of itself, but not out of the function?"""
+    if isinstance(node, c_ast.Break | c_ast.Continue):
+        return not inside
+    inner = inside or isinstance(node, c_ast.For | c_ast.While | c_ast.DoWhile)
+    return any(_escapes(child, inner) for _, child in node.children() if child is not None)
+
+
+def _mentions(node: Node, name: str) -> bool:
+    return any(
+        (isinstance(n, c_ast.ID) and n.name == name) or (isinstance(n, c_ast.Decl) and n.name == name)
+        for n in walk_nodes(node)
+    )
+
+
 def local_types(items: Sequence[Node]) -> LocalTypes:
     """Finds typedefs, tags and enumerators that are defined below these nodes."""
     found: dict[tuple[str, str], Node] = {}

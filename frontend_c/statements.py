@@ -260,12 +260,15 @@ class Statements(Expressions):
         return self.branches(self.condition(node.cond), node)
 
     def branches(self, cond: Expr, node: Node) -> list[Out]:
-        then, other = self.scoped(node.iftrue), self.scoped(node.iffalse)
+        then, other = self.branch(node.iftrue), self.branch(node.iffalse)
         if not (then or other):
             return []
         # the nest's statements may have loops in branches, the language of expressions does not know them
-        yes, no = (tuple(s for s in body if not isinstance(s, Return)) for body in (then, other))
-        return [If(cond, yes, no, self.span(node))]  # type: ignore[arg-type]
+        return [If(cond, tuple(then), tuple(other), self.span(node))]  # type: ignore[arg-type]
+
+    def branch(self, node: Node | None) -> list[Out]:
+        """A statement that may be left out."""
+        return self.scoped(node)
 
     def _statement_return(self, node: Node) -> list[Out]:
         return self.return_(node)

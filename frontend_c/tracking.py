@@ -95,7 +95,7 @@ class Tracker:
     # ------------------------------------------------------------------ which
 
     def follows(self, b: Binding) -> bool:
-        if b.kind not in ("local", "outer") or b.source in self.given_up:
+        if b.kind not in ("local", "outer") or b.source in self.given_up or b.address:
             return False
         if isinstance(b.ctype, Pointer):
             return b.kind == "local" or b.source in self.reader.assigned
@@ -123,10 +123,7 @@ class Tracker:
         known = self.values.get(b)
         if known is None:
             raise self.lost(b, node, "has no value that is known here")
-        if callable(known):
-            known = known()
-            self.values[b] = known
-        return known
+        return known() if callable(known) else known
 
     def _entry(self, b: Binding) -> Known:
         """The value that a variable has before the nest."""
@@ -146,6 +143,7 @@ class Tracker:
             raise self.lost(b, node, "gets a value that is computed in the nest")
         self.values[b] = value
         self.changed[b] = True
+        b.stale = False
 
     def advance(self, b: Binding, amount: Expr, node: Node) -> None:
         if not self.reader.stable(amount):
@@ -182,6 +180,16 @@ class Tracker:
         finally:
             self.maybe -= 1
 
+    @contextmanager
+    def branch(self) -> Iterator[None]:
+        """What is read meanwhile runs perhaps: what it changes is not known afterwards."""
+        before = dict(self.values)
+        yield
+        for b, value in self.values.items():
+            changed = before[b] is not value if b in before else b.stale or self.changed.get(b)
+            if changed:
+                self.values[b] = None
+
     def flush(self, node: Node) -> None:
         """The end of a full expression."""
         pending, self.pending = self.pending, []
@@ -201,6 +209,7 @@ class Tracker:
         names = {name for part in body for name in assigned_names(part)}
         inside = _declared(node.stmt)
         exits: list[tuple[Binding, Known | Later | None]] = []
+        depths: list[tuple[Binding, int]] = []
         for name in sorted(names):
             b = self.reader.visible(name)
             if b is None or b is own:
@@ -217,6 +226,8 @@ class Tracker:
                 exits.append((b, None))
                 continue
             before = self.value(b, node)
+            depths.append((b, self.depth.get(b, 0)))
+            self.depth[b] = self.maybe
             self.values[b] = self._plus(b, before, amount, it, r, node)
             exits.append((b, self._after(b, before, amount, r, node)))
         watched = list(self.values)
@@ -225,6 +236,7 @@ class Tracker:
             for b in [b for b in self.values if b not in watched]:
                 if b.kind != "outer":
                     del self.values[b]
+            self.depth.update(depths)
             for b, value in exits:
                 self.values[b] = value
                 self.changed[b] = True

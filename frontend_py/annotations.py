@@ -1,6 +1,6 @@
 """Types in annotations.
 
-"float32[n, k_max]"    an array whose extents have names       "restrict float32[n]"   ... that overlaps nothing
+"float32[n, k_max]"    an array whose extents have names       "restrict float32[n]"   ... that overlaps none
 "float32[:, COLS]"     ... nothing said of the first one       "int64[()]"             ... of no dimension
 "int32", np.int32      a NumPy number (Python's are converted)  int, float             a Python number
 Buffer[float32, 2], Buffer[float32, "n", "k"], Buffer[float32, [N, K]], NDArray[np.float32]

@@ -28,7 +28,7 @@ _DECORATORS = ("mdh_lift.mdh", "mdh_lift.python.mdh", "mdh_lift.python.decorator
 
 @dataclass(frozen=True)
 class Found:
-    """A decorated function: its directive, the types that it declares, whether it has the factory spelling."""
+    """A decorated function: its directive, the types it declares, whether it has the factory spelling."""
 
     function: ast.FunctionDef
     directive: Directive

@@ -118,7 +118,7 @@ class Expressions(ABC):
         if isinstance(node.value, bool | int | float):
             return operators.constant(node.value, self.span(node))
         what = {"str": "a string", "bytes": "a string", "complex": "a complex number"}
-        raise self.unsupported(what.get(type(node.value).__name__, f"`{node.value}`"), node)
+        raise self.unsupported(what.get(type(node.value).__name__, f"`{node.value!r}`"), node)
 
     def _name(self, node: ast.Name) -> Val:
         found = self.variable(node.id, node)
@@ -262,7 +262,7 @@ class Expressions(ABC):
         if not all(v.truth for v in values):
             odd = next(n for n, v in zip(node.values, values, strict=True) if not v.truth)
             raise refuse(
-                "MDH006", f"`{'and' if op == '&&' else 'or'}` of a value that is no condition", self.span(odd),
+                "MDH006", f"`{'and' if op == '&&' else 'or'}` of what is no condition", self.span(odd),
                 help="compare it, for example with `!= 0`",
             )  # fmt: skip
         out = values[0].expr
@@ -450,11 +450,11 @@ class Expressions(ABC):
     # ------------------------------------------------------------------ records
 
     def fresh_record(self, node: ast.expr) -> tuple[RecordType, Expr | None] | None:
-        """``np.void((1, 2), rec)``, ``np.zeros((), rec)[()]`` and, without a value, ``np.empty((), rec)[()]``."""
+        """``np.void((1, 2), rec)``, ``np.zeros((), rec)[()]``; without a value: ``np.empty((), rec)[()]``."""
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) and not node.slice.elts:
-            call, names = node.value, ("numpy.zeros", "numpy.empty")
+            call, names = node.value, ["numpy.zeros", "numpy.empty"]
         else:
-            call, names = node, ("numpy.void",)
+            call, names = node, ["numpy.void"]
         if not isinstance(call, ast.Call):
             return None
         callee = self.thing(call.func)

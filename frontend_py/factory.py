@@ -1,10 +1,10 @@
-"""The MDH project's meaning of a nest: a store `=` into a cell that a reduced dimension does not tell apart.
+"""The MDH project's meaning of a nest: a store `=` into a cell that all of a reduced dimension shares.
 
     combine_ops(cc, pw(add))
     for i: for k: w[i] = M[i, k] * v[k]         w = out_view( md_hom( f, (++, +) )( inp_view(M, v) ) )
 
-Plain Python keeps the last value of ``k``; the MDH project combines all of them.  The old contents of ``w`` do
-not count: ``md_hom`` overwrites.
+Plain Python keeps the last value of ``k``; the MDH project combines all of them.  The old ``w`` does not
+count: ``md_hom`` overwrites.
 """
 
 from __future__ import annotations
@@ -13,7 +13,16 @@ from collections.abc import Iterator, Sequence
 
 from lifter.annotations import OpClause
 from lifter.loop_nest import Loop, LoopNest, NestStmt
-from mdh_core.combine import CC, CombineFunction, CombineOp, ps, pw, scalar_operator, tuple_operator, user_operator
+from mdh_core.combine import (
+    CC,
+    CombineFunction,
+    CombineOp,
+    ps,
+    pw,
+    scalar_operator,
+    tuple_operator,
+    user_operator,
+)
 from mdh_core.diagnostics import refuse
 from mdh_core.expr import (
     INT64,
@@ -104,7 +113,9 @@ def _clauses(nest: LoopNest, loops: Sequence[Loop]) -> list[OpClause]:
         named = {c.iterator: c for c in clauses}
         return [named.get(x.source_name, OpClause("cc")) for x in loops]
     if len(clauses) != len(loops):
-        raise refuse("MDH403", f"{len(clauses)} combine operators for {len(loops)} loops", nest.directive_span)
+        raise refuse(
+            "MDH403", f"{len(clauses)} combine operators for {len(loops)} loops", nest.directive_span
+        )
     return list(clauses)
 
 
@@ -220,5 +231,3 @@ def operator_of(name: str, t: Type, nest: LoopNest, span: Span) -> CombineFuncti
         shown = t.name if isinstance(t, RecordType) else str(t)
         raise refuse("MDH405", f"`{name}` combines no values of type `{shown}`", span)
     return found
-
-

@@ -1,6 +1,6 @@
 """Functions of ``math`` and NumPy that a nest may call, by the functions of math.h that they are.
 
-``math.f`` computes in ``double`` and returns a Python ``float``; ``np.f`` computes in the type of its argument.
+``math.f`` computes in ``double`` and returns a Python ``float``; ``np.f`` in the type of its argument.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from frontend_py import operators
+from frontend_py.annotations import kind_of
 from frontend_py.files import PythonFile, Scope, UserFunction
 from frontend_py.flow import assigned_in, flow, names_in, read_in, stored
 from frontend_py.functions import Functions, user_call
@@ -185,6 +186,8 @@ class NestReader(Statements):
         self.outers: dict[str, Outer] = {}
         self.extents = Extents(self)
         self.assigned = assigned_in(whole.loops)
+        self.counters = _declared_counters(whole, scope)
+        self.assigned -= set(self.counters)
         self.depth = 0
         self.views: list[tuple[str, ast.AST]] = []
 
@@ -355,7 +358,7 @@ class NestReader(Statements):
             )  # fmt: skip
         if known.late_reads and again:
             raise refuse(
-                "MDH204", f"`{known.function.name}` writes its result, which is an operand, before it has read both",
+                "MDH204", f"`{known.function.name}` writes its result, an operand, before it has read both",
                 self.span(node), help="compute into locals first, then write the result",
             )  # fmt: skip
         b.written = True
@@ -390,7 +393,7 @@ class NestReader(Statements):
             raise refuse(
                 "MDH210", f"`{name}` counts a loop and is used for something else", self.span(node.target)
             )
-        t = _iterator_type(lower, upper, lower_node is None)
+        t = self.counters.get(name) or _iterator_type(lower, upper, lower_node is None)
         b = Binding(name, "iterator", (name, id(node)), self.names.unique(c_name(name)), Scalar(t, weak=True))
         self.scopes.append({name: b})
         for assigned in sorted(assigned_in(node.body)):  # the order in which the C front end binds them
@@ -484,6 +487,21 @@ class NestReader(Statements):
                 )  # fmt: skip
 
 
+def _declared_counters(whole: Parts, scope: Scope) -> dict[str, ScalarType]:
+    """``i: np.int32`` without a value gives a loop's iterator its type."""
+    targets = {
+        n.target.id for n in ast.walk(whole.node) if isinstance(n, ast.For) and isinstance(n.target, ast.Name)
+    }
+    out: dict[str, ScalarType] = {}
+    for n in ast.walk(whole.node):
+        if isinstance(n, ast.AnnAssign) and n.value is None and isinstance(n.target, ast.Name):
+            kind = kind_of(n.annotation, scope)
+            known = isinstance(kind, Scalar) and isinstance(kind.type, ScalarType) and kind.type.is_integer
+            if n.target.id in targets and known:
+                out[n.target.id] = kind.type  # type: ignore[union-attr,assignment]
+    return out
+
+
 def _held(t: Scalar) -> Type:
     return INT32 if t.truth else t.type
 
@@ -513,7 +531,7 @@ def _iterator_type(lower: Expr, upper: Expr, from_zero: bool) -> ScalarType:
     low = from_zero or (isinstance(lower, Const) and lower.value >= 0)
     if types == {UINT64}:
         return UINT64 if low else INT64
-    if all(t.bits < 32 or t == INT32 or t == BOOL for t in types):
+    if all(t.bits < 32 or t in (INT32, BOOL) for t in types):
         return INT32
     if types == {next(iter(types))} and next(iter(types)).kind == "uint" and low:
         return next(iter(types))

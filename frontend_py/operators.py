@@ -99,9 +99,11 @@ def cast(e: Expr, t: ScalarType, span: Span) -> Expr:
     if isinstance(e, Const) and (folded := _cast_constant(e, t)) is not None:
         return folded
     if isinstance(e, Select):
-        then, other = cast(e.then, t, span), cast(e.other, t, span)
+        inner = _computed_in(t)
+        then, other = cast(e.then, inner, span), cast(e.other, inner, span)
         if isinstance(then, Const | Select) and isinstance(other, Const | Select):
-            return Select(e.cond, then, other, t)
+            chosen = Select(e.cond, then, other, inner)
+            return chosen if inner == t else Cast(chosen, t)
     return Cast(e, t)
 
 
@@ -294,6 +296,7 @@ def negated(condition: Expr) -> Expr:
 
 def select(condition: Expr, then: Val, other: Val, span: Span) -> Val:
     """``then if condition else other``: one of two values, in a type that holds both."""
+    then, other = _adapted(then, other), _adapted(other, then)
     kind = join(then.kind, other.kind)
     if kind is None:
         raise refuse(
@@ -308,6 +311,16 @@ def select(condition: Expr, then: Val, other: Val, span: Span) -> Val:
     inner = _computed_in(t) if then.expr.type != other.expr.type else t
     chosen = Select(condition, fitted(then, inner, span), fitted(other, inner, span), inner)
     return Val(cast(chosen, t, span), kind.weak)
+
+
+def _adapted(v: Val, to: Val) -> Val:
+    """A literal in the width of the Python integer that it stands beside."""
+    t = to.expr.type
+    if not (v.weak and to.weak) or v.truth or to.truth or not isinstance(t, ScalarType) or not t.is_integer:
+        return v
+    if isinstance(v.expr, Const) and isinstance(v.expr.value, int) and not isinstance(to.expr, Const):
+        return Val(Const(v.expr.value, t), weak=True) if in_range(v.expr.value, t) else v
+    return v
 
 
 # --------------------------------------------------------------------------- folding
@@ -343,7 +356,7 @@ def _integer_result(op: str, x: int, y: int, t: ScalarType) -> int | None:
 
 
 def floor_quotient(a: Expr, b: Expr, t: ScalarType, op: str) -> Expr:
-    """``a // b`` (``op`` "/") or ``a % b`` of integers of one type, at least 32 bits wide, for a constant ``b``.
+    """``a // b`` (``op`` "/") or ``a % b`` of integers of one type of at least 32 bits; ``b`` is constant.
 
     C rounds towards zero, Python downwards: they differ where the remainder is not 0 and its sign is not
     that of the divisor.

@@ -311,7 +311,8 @@ def _new_array(reader: _Prologue, value: ast.expr) -> Array | None:
         return None
     shape = value.args[0]
     items = shape.elts if isinstance(shape, ast.Tuple | ast.List) else [shape]
-    return Array(kind.type, (None,) * len(items))
+    plain = tuple(item if isinstance(item, ast.Name | ast.Constant) else None for item in items)
+    return Array(kind.type, plain)
 
 
 def _name_extents(whole: Parts, kinds: dict[str, Kind | None]) -> None:
@@ -326,10 +327,11 @@ def _name_extents(whole: Parts, kinds: dict[str, Kind | None]) -> None:
     def name_it(array: str, k: int, node: ast.expr) -> None:
         kind = kinds.get(array)
         once = isinstance(node, ast.Name) and assigned.get(node.id) == 1 and array not in assigned
-        if isinstance(kind, Array) and kind.extents is not None and once and k < len(kind.extents):
-            if kind.extents[k] is None:
-                new = (*kind.extents[:k], node, *kind.extents[k + 1 :])
-                kinds[array] = replace(kind, extents=new)
+        if not isinstance(kind, Array) or kind.extents is None or not once:
+            return
+        if k < len(kind.extents) and kind.extents[k] is None:
+            new = (*kind.extents[:k], node, *kind.extents[k + 1 :])
+            kinds[array] = replace(kind, extents=new)
 
     for s in whole.before:
         match s:

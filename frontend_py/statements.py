@@ -49,11 +49,12 @@ RESERVED = frozenset(
     {*MATH_UNARY.values(), *MATH_BINARY.values(), *MATH_INTEGER.values(), *NUMPY_UNARY.values()}
     | {*NUMPY_BINARY.values(), "abs", "labs", "main"}
     | {name + "f" for name in (*MATH_UNARY.values(), *MATH_BINARY.values(), *NUMPY_UNARY.values())}
-    | set(
-        "auto char const default do double enum extern float goto inline int long register restrict short "
-        "signed sizeof static struct switch typedef union unsigned void volatile asm typeof".split()
-    )
-)
+    | {
+        "auto", "char", "const", "default", "do", "double", "enum", "extern", "float", "goto", "inline",
+        "int", "long", "register", "restrict", "short", "signed", "sizeof", "static", "struct", "switch",
+        "typedef", "union", "unsigned", "void", "volatile", "asm", "typeof",
+    }
+)  # fmt: skip
 
 
 def c_name(name: str) -> str:
@@ -239,7 +240,7 @@ class Statements(Expressions):
                         f"`{name}` may have no value here",
                         span=self.span(node),
                         help=f"assign `{name}` before the loop",
-                    )  # fmt: skip
+                    )
                 )
                 if self.types.assumed.get((name, id(mentions[0]))) is None:
                     continue
@@ -392,7 +393,8 @@ class Statements(Expressions):
         if b is None:
             raise refuse("MDH006", f"`{name}` is not known", self.span(node))
         if b.kind == "iterator":
-            raise refuse("MDH210", f"iterator `{name}` is assigned in its loop", self.span(node))
+            at = next((n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name), node)
+            raise refuse("MDH210", f"iterator `{name}` is assigned in its loop", self.span(at))
         b.written = True
         return b
 
@@ -489,7 +491,7 @@ class Statements(Expressions):
                         f"`{b.source}` is changed, and another name may refer to it",
                         span=self.span(b.mutated),
                         help=f"pass or assign `{b.source}.copy()`",
-                    )  # fmt: skip
+                    )
                 )
                 return
 

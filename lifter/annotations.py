@@ -377,8 +377,8 @@ _HANDLERS: dict[str, Callable[[_Reader, _Part, _Part], None]] = {
 
 _PRIVATE = ("private", "firstprivate", "lastprivate", "linear", "copyprivate")
 _REDUCTIONS = {
-    "+": "+", "-": "+", "*": "*", "&": "&", "|": "|", "^": "^", "&&": "&&", "||": "||", "min": "min", "max": "max",
-    "and": "&&", "or": "||",
+    "+": "+", "-": "+", "*": "*", "&": "&", "|": "|", "^": "^", "&&": "&&", "||": "||", "min": "min",
+    "max": "max", "and": "&&", "or": "||",
 }  # fmt: skip
 _WORD = re.compile(r"\s*([A-Za-z_]\w*)")
 

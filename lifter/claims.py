@@ -105,7 +105,7 @@ def _operators(p: MdhProgram, claim: Claim, names: set[str], local: set[str]) ->
         for s in p.out.stores:
             if op.kind == "ps":
                 yield Diagnostic(
-                    "MDH412", f"`{s.buffer}` is a prefix sum over `{d.name}`, whose iterations are not independent",
+                    "MDH412", f"`{s.buffer}` is a prefix sum over `{d.name}`, so its iterations are ordered",
                     span=claim.span,
                 )  # fmt: skip
                 continue

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from lifter.absorb import absorbed
 from lifter.clauses import check_names, check_programs, loops_of, steps_note
 from lifter.flat import flat_programs
 from lifter.loop_nest import Loop, LoopNest, NestStmt
@@ -95,6 +96,7 @@ def _lifted(source: LoopNest) -> LiftedNest:
             raise refusal from None
     else:
         check_overlap(nest, tuple(programs_of(found.steps)))
+    found = replace(found, steps=absorbed(found.steps))
     every = tuple(programs_of(found.steps))
     check_programs(nest, every)
     partial = any(isinstance(s, Sequential) for s in every_step(found.steps))
@@ -103,13 +105,15 @@ def _lifted(source: LoopNest) -> LiftedNest:
     with contextlib.suppress(Refusal):  # what is lifted in parts was checked in parts
         extents = tuple(_extents(nest, normalise(nest)))
     notes = (*_information(nest, found), *extents)
+    flat = (s for s in every_step(found.steps) if not isinstance(s, HostLoop))
+    used = {b.name for s in flat for b in s.buffers}
     return LiftedNest(
         source,
         PARTIAL if partial else LIFTED,
         found.steps,
         tuple(replace(d, file=nest.file) for d in notes),
         final,
-        found.temporaries,
+        tuple(b for b in found.temporaries if b.name in used),
     )
 
 

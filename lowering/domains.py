@@ -9,13 +9,14 @@ The tests are those of the emitted code: a constraint's smallest and largest val
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from mdh_core.expr import Affine
-from mdh_core.ir import Access, MdhProgram, Size
+from mdh_core.expr import Affine, Constraint
+from mdh_core.ir import Access, Dim, MdhProgram, Size
 from mdh_core.polytope import Box, certainly_empty, project, rows_of
 
 Rows = Sequence[Affine]  # >= 0 at every point
@@ -51,7 +52,8 @@ def classify(program: MdhProgram, params: Mapping[str, int], tile: Mapping[str, 
 # --------------------------------------------------------------------------- shares
 
 
-SAMPLES = 400
+SAMPLES = 300
+TILES = 60  # of them at most whose tiles are looked at
 
 
 def shares(rows: Rows, sizes: Mapping[str, int], tile: Mapping[str, int]) -> tuple[float, float]:
@@ -60,21 +62,22 @@ def shares(rows: Rows, sizes: Mapping[str, int], tile: Mapping[str, int]) -> tup
     Estimated from the same scattered points each time.  Rows that mention anything but dimensions are
     left out.
     """
-    rows = [r for r in rows if r.names <= sizes.keys()]
+    rows = tuple(r for r in rows if r.names <= sizes.keys())
+    unclipped = math.prod(n // tile.get(d, 1) * tile.get(d, 1) / n for d, n in sizes.items() if n)
     if not rows or 0 in sizes.values():
-        return 1.0, _unclipped(sizes, tile)
-    inside = full = 0
-    for point in _scattered(sizes):
-        if any(r.evaluate(point) < 0 for r in rows):
-            continue
-        inside += 1
+        return 1.0, unclipped
+    inside = _inside_domain(rows, tuple(sizes.items()))
+    full, looked_at = 0, inside[:TILES]
+    for point in looked_at:
         starts = {d: i - i % tile.get(d, 1) for d, i in point.items()}
-        full += kind(rows, {d: (s, s + tile.get(d, 1) - 1) for d, s in starts.items()}, sizes) == "full"
-    return max(inside, 1) / SAMPLES, full / max(inside, 1)
+        box = {d: (s, s + tile.get(d, 1) - 1) for d, s in starts.items()}
+        full += all(_end(r, box, largest=False) >= 0 for r in rows)
+    return max(len(inside), 1) / SAMPLES, unclipped * full / max(len(looked_at), 1)
 
 
-def _unclipped(sizes: Mapping[str, int], tile: Mapping[str, int]) -> float:
-    return math.prod(n // tile.get(d, 1) * tile.get(d, 1) / n for d, n in sizes.items() if n)
+@functools.lru_cache(maxsize=256)
+def _inside_domain(rows: tuple[Affine, ...], sizes: tuple[tuple[str, int], ...]) -> list[dict[str, int]]:
+    return [p for p in _scattered(dict(sizes)) if all(r.evaluate(p) >= 0 for r in rows)]
 
 
 def _scattered(sizes: Mapping[str, int]) -> Iterable[dict[str, int]]:
@@ -95,17 +98,22 @@ def read_in_boxes(program: MdhProgram, access: Access) -> Rows | None:
     A box in which they hold may be read as a whole; no rows: every box inside the sizes.  None where
     that cannot be told: what is read there may not exist.
     """
-    dims = {d.name: d.size for d in program.hom.dims}
-    used = {n for a in access.index for n in a.names} & dims.keys()
-    domain = rows_of(program.hom.domain)
-    box = {name: _inside(name, size) for name, size in dims.items()}
-    rows, exact = project([*domain, *(r for inside in box.values() for r in inside)], dims.keys() - used)
+    used = frozenset(n for a in access.index for n in a.names)
+    return _covered(program.hom.dims, program.hom.domain, used)
+
+
+@functools.lru_cache(maxsize=256)
+def _covered(dims: tuple[Dim, ...], domain: tuple[Constraint, ...], used: frozenset[str]) -> Rows | None:
+    """What a box in the used dimensions needs so that each of its points is that of a point of the domain."""
+    box = {d.name: _inside(d.name, d.size) for d in dims}
+    within = rows_of(domain)
+    rows, exact = project([*within, *(r for inside in box.values() for r in inside)], box.keys() - used)
     if not exact:
         return None
     # where code runs at all, no dimension is empty and the parameters are as the domain asks
-    known = [r for name in used for r in box[name]]
-    known += [size.span - 1 for size in dims.values()]
-    known += [r for r in domain if not r.names & dims.keys()]
+    known = [r for name in used & box.keys() for r in box[name]]
+    known += [d.size.span - 1 for d in dims]
+    known += [r for r in within if not r.names & box.keys()]
     return [r for r in rows if not certainly_empty([*known, -r - 1])]
 
 

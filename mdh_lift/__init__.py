@@ -33,9 +33,13 @@ _HOME = {
 
 # what is written with the decorator for Python, see docs/python.md
 _PYTHON = (
-    "Buffer CC MdhFunction MdhWarning PS PW add and_ argmax argmin assume cc combine_ops fp inp logical_and "
-    "logical_or maximum mdh minimum mul name noalias or_ out prange ps pw sizes target truncdiv truncmod xor"
-).split()
+    "Buffer", "CC", "MdhExpression", "MdhFunction", "MdhWarning", "PS", "PW", "add", "and_", "argmax",
+    "argmin", "assume", "cc", "combine_ops", "fp", "fp32", "fp64", "inp", "inp_view", "int16", "int32",
+    "int64", "int8", "logical_and", "logical_or", "maximum", "md_hom", "mdh", "minimum", "mul", "name",
+    "noalias", "or_", "out", "out_view", "prange", "ps", "pw", "scalar_max", "scalar_min",
+    "scalar_plus", "scalar_times", "sizes", "target", "truncdiv", "truncmod", "uint16", "uint32",
+    "uint64", "uint8", "xor",
+)  # fmt: skip
 _HOME |= dict.fromkeys(_PYTHON, "python")
 
 __all__ = ["__version__", *_HOME]

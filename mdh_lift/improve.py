@@ -91,11 +91,14 @@ class Improvement:
         if self.verification is not None:
             v = self.verification
             sizes = "1 size" if len(v.sizes) == 1 else f"{len(v.sizes)} sizes"
+            most = f"{v.max_abs:.2g}" if v.max_abs <= 1 else f"{v.max_rel:.2g} of their value"
             difference = (
-                f"sums differ by at most {v.max_abs:.2g}, within what their order allows"
+                f"sums differ by at most {most}, within what their order allows"
                 if v.max_ulp
                 else "no difference"
             )
+            if v.undetermined:
+                difference += f"; {v.undetermined} values depend on how the original rounds"
             rows.append(("verified", f"{v.cases} runs on {sizes}, {difference}"))
         if self.speedup is not None:
             r = self.speedup

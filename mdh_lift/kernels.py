@@ -154,7 +154,7 @@ def _bare(name: str) -> str:
 
 def expression(program: MdhProgram, arrow: str = "\u21a6", after: str = "\u2218") -> str:
     """The MDH expression; with other signs for the arrow of an index function and for composition."""
-    return show(program).replace("\u21a6", arrow).replace("\u2218", after)
+    return show(program).replace("\u21a6", arrow).replace("\u2218", after).replace("\u2264", "<=")
 
 
 def outline(

@@ -27,7 +27,7 @@ def shown(lifted: LiftedNest, form: str = "text", stage: str = "mdh") -> str:
     if stage == "low":
         return "\n".join(_low(lifted))
     of = isl if form == "isl" else lambda p: show(p, form)
-    if len(lifted.program) == len(lifted.programs):  # neither host loops nor sequential parts
+    if lifted.program == lifted.programs:  # neither host loops nor sequential parts
         return "\n".join(map(of, lifted.programs))
     return "\n".join(outline(lifted.program, of)) + "\n"
 

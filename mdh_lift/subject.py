@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -47,6 +48,11 @@ def subject_of(lifted: LiftedNest, data: bytes, path: str, nest_text: bytes = b"
     ``nest_text``: the nest after preprocessing, where its macros are not known behind the function.
     """
     nest = lifted.nest
+
+    @functools.cache
+    def counts(sizes: tuple[tuple[str, int], ...]) -> dict[str, int] | None:
+        return element_counts(lifted, dict(sizes))
+
     return Subject(
         data,
         path,
@@ -54,10 +60,11 @@ def subject_of(lifted: LiftedNest, data: bytes, path: str, nest_text: bytes = b"
         nest_text or data[nest.span.start : nest.span.end],
         data[: nest.span.start].count(b"\n") + 1,
         tuple(_arguments(lifted)),
-        lambda sizes: element_counts(lifted, sizes),
+        lambda sizes: counts(tuple(sizes.items())),
         lambda sizes: _chain(lifted, sizes),
         lambda sizes: _diagonals(lifted, sizes),
-        lambda sizes: _index_data(lifted, sizes),
+        lambda sizes: _index_data(lifted, sizes, counts(tuple(sizes.items())) or {}),
+        nest.directive.noalias,
     )
 
 
@@ -314,9 +321,9 @@ def _diagonals(lifted: LiftedNest, sizes: Sizes) -> dict[str, int]:
     return {name: step for name, step in found.items() if name in known and step > 0}
 
 
-def _index_data(lifted: LiftedNest, sizes: Sizes) -> dict[str, IndexData]:
+def _index_data(lifted: LiftedNest, sizes: Sizes, counts: Mapping[str, int]) -> dict[str, IndexData]:
     """What the values of arrays must be like that are used as indices."""
-    counts, params = element_counts(lifted, sizes), parameter_values(lifted, sizes)
+    params = parameter_values(lifted, sizes)
     known = {b.name for b in lifted.nest.buffers}
     found: dict[str, IndexData] = {}
     for leaf, _ in leaves(lifted.program):
@@ -327,7 +334,7 @@ def _index_data(lifted: LiftedNest, sizes: Sizes) -> dict[str, IndexData]:
             if extent is not None:
                 n = extent.evaluate(params)
             else:
-                n = (counts or {}).get(use.buffer, 1) // max(1, math.prod(inner))
+                n = counts.get(use.buffer, 1) // max(1, math.prod(inner))
             for name in use.sources & known:
                 before = found.get(name, IndexData(n))
                 ascending = before.ascending or name in use.running

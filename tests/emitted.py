@@ -2,7 +2,7 @@
 
 ``run_emitted(cases)`` writes one C file with every case's kernel and data, compiles it once, runs it and
 returns per case what the kernel returned and the buffers afterwards.  Arrays end at a guard page-like
-margin of canaries, so that a write outside is seen.
+margin of canaries, so that a write outside is seen; with the address sanitizer, a read is, too.
 """
 
 from __future__ import annotations
@@ -122,6 +122,8 @@ def _printed(name: str, t: Type) -> list[str]:
 
 def program_text(cases: list[Case]) -> str:
     out = ["#include <stdio.h>", "#include <string.h>", "#include <stdint.h>"]
+    out += ["#ifdef __SANITIZE_ADDRESS__", "#include <sanitizer/asan_interface.h>", "#else"]
+    out += [f"#define ASAN_{word}POISON_MEMORY_REGION(p, n) (void)(p)" for word in ("", "UN")] + ["#endif"]
     main = ["int main(void) {"]
     for k, case in enumerate(cases):
         p = case.program
@@ -146,8 +148,11 @@ def program_text(cases: list[Case]) -> str:
             if n:
                 run.append(f"  static const {c_type(b.type)} {b.name}_data[] = {{{data}}};")
                 run.append(f"  memcpy({b.name}, {b.name}_data, sizeof {b.name}_data);")
+            margins = [f"{b.name}_all, {CANARY} * sizeof *{b.name}", f"{b.name} + {n}, {CANARY} * sizeof *{b.name}"]
+            run += [f"  ASAN_POISON_MEMORY_REGION({margin});" for margin in margins]
         run.append(f'  printf("{{\\"returned\\": %d, ", {_plain_call(kernel.call)});')
         for b in p.buffers:
+            run.append(f"  ASAN_UNPOISON_MEMORY_REGION({b.name}_all, sizeof {b.name}_all);")
             n = len(case.buffers[b.name].data)
             run.append(f'  printf("\\"{b.name}\\": [");')
             run.append(f"  for (long at = 0; at < {n}; at++) {{")

@@ -40,7 +40,7 @@ void square(int n, float *restrict y, const float *restrict x)
 {
 #pragma mdh
     for (int i = 0; i < n; i++)
-        y[i] = x[i * i];
+        y[i * i] = x[i];
 }
 """
 TWO = GOOD + "\n" + GOOD.replace("scale", "again")
@@ -237,6 +237,49 @@ def test_json(tree):
 def test_a_missing_file_in_json_belongs_to_no_nest(tree):
     report = json.loads(run("check", "--format", "json", "missing.c").stdout)
     assert report["nests"] == [] and report["diagnostics"][0]["code"] == "MDH001"
+
+
+PARTIAL = """\
+/* a comment */
+void f(int n, int m, double *restrict x, double *restrict y, const int *restrict idx)
+{
+#pragma mdh
+    for (int t = 0; t < n; t++) {
+        y[idx[t]] = y[idx[t]] + x[t];
+        for (int i = 0; i < m; i++)
+            x[i] = x[i] * y[t] + 1.0;
+    }
+}
+"""
+
+
+def test_host_loops_and_sequential_parts(tree):
+    (tree / "partial.c").write_text(PARTIAL)
+    result = run("check", "partial.c", "--format", "json")
+    assert result.exit_code == 0
+    (nest,) = json.loads(result.stdout)["nests"]
+    assert nest["status"] == "partial" and {d["severity"] for d in nest["diagnostics"]} == {"info"}
+    (loop,) = nest["program"]
+    assert (loop["kind"], loop["iterator"], loop["extent"]) == ("host_loop", "t", "n")
+    assert loop["body"][0] == {"kind": "sequential", "line": 6, "reason": "MDH214"}
+    assert loop["body"][1]["kind"] == "md_hom" and loop["body"][1]["dims"][0]["name"] == "i"
+    assert "1 partial" in run("check", "partial.c").stderr
+    shown = run("show", "partial.c").stdout
+    assert "partial.c::f::0 (partial)" in shown
+    assert "  for t in [0, n):\n    sequential\n      y[idx[t]] = y[idx[t]] + x[t];\n    out_view" in shown
+    assert "  for t in [0, n):\n" in run("show", "--stage", "low", "partial.c").stdout
+    assert "partial, not spliced" in run("status", "partial.c").stdout
+    emitted = run("emit", "partial.c", "--target", "openmp").stdout
+    assert "for (long t = 0; t < n; t++) {\n    y[" in emitted
+
+
+def test_lines_of_sequential_parts_count_in_the_file_as_it_stands(tree, improved):
+    path = tree / "partial.c"
+    path.write_text(PARTIAL)
+    path.write_bytes(spliced_text(path))
+    line = path.read_text().splitlines().index("        y[idx[t]] = y[idx[t]] + x[t];") + 1
+    (nest,) = json.loads(run("show", "--as", "json", "partial.c").stdout)["nests"]
+    assert line > 6 and nest["program"][0]["body"][0]["line"] == line
 
 
 def test_the_formats_of_other_tools(tree):
@@ -474,7 +517,7 @@ def test_a_change_of_types_makes_a_splice_stale(tree, improved):
 def test_findings_count_in_the_file_as_it_stands(tree, improved):
     (tree / "both.c").write_text(GOOD + BAD)
     assert run("both.c::scale", "-w").exit_code == 0
-    line = (tree / "both.c").read_text().splitlines().index("        y[i] = x[i * i];") + 1
+    line = (tree / "both.c").read_text().splitlines().index("        y[i * i] = x[i];") + 1
     assert f"--> both.c:{line}:" in run("check", "both.c").stdout
 
 

@@ -67,10 +67,23 @@ from mdh_core.interpreter import (
     integers,
     required_extents,
     run,
+    run_steps,
 )
-from mdh_core.ir import Access, Buffer, InputView, MdhProgram, OutputView, Size, Store
+from mdh_core.ir import Access, Buffer, HostLoop, InputView, MdhProgram, OutputView, Sequential, Size, Store
+from mdh_core.polytope import reach
 from mdh_core.rules import RULES, injective, verify
-from tests.catalogue import BEYOND, CATALOGUE, CCSDT, EVERYTHING, PLUS, operator, program, small_params, x
+from tests.catalogue import (
+    BEYOND,
+    CATALOGUE,
+    CCSDT,
+    EVERYTHING,
+    PLUS,
+    operator,
+    places,
+    program,
+    small_params,
+    x,
+)
 from tests.strategies import buffers_for, contents, copy_of, generators, programs, sizes_for
 
 # --------------------------------------------------------------------------- evaluation
@@ -736,6 +749,58 @@ def test_negative_indices_are_reported() -> None:
     assert required_extents(guarded, {"N": 3})[1] == []
 
 
+def test_extents_are_those_of_the_domain() -> None:
+    assert deduced_extents(EVERYTHING["causal_filter"], {"N": 5}) == {"y": (5,), "h": (5,), "x": (5,)}
+    assert required_extents(EVERYTHING["causal_filter"], {"N": 5})[1] == []
+    assert deduced_extents(EVERYTHING["strict_upper"], {"N": 7, "M": 4}) == {"O": (3, 4), "I": (3, 4)}
+    assert deduced_extents(EVERYTHING["nothing"], {"N": 4}) == {"O": (0, 0), "I": (0, 0)}
+    assert deduced_extents(EVERYTHING["band"], {"N": 9, "W": 2})["M"] == (9, 5)
+    large = {"N": 4000, "K": 3, "alpha": 0.5, "beta": 0.5}
+    assert deduced_extents(EVERYTHING["syrk"], large)["C"] == (4000, 4000)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(-3, 3), st.integers(-4, 4), st.booleans()),
+        min_size=1,
+        max_size=3,
+    ),
+    st.tuples(st.integers(-2, 2), st.integers(-2, 2), st.integers(-2, 2)),
+)
+def test_reach_is_exact(rows: list[tuple[int, int, int, int, bool]], a: tuple[int, int, int]) -> None:
+    value = Affine.from_dict(dict(zip("ijk", a, strict=True)), 1)
+    constraints = [
+        Constraint(Affine.from_dict({"i": x, "j": y, "k": z}, c), equal and c % 2 == 0) for x, y, z, c, equal in rows
+    ]
+    points = [dict(zip("ijk", p, strict=True)) for p in box(4, 5, 3)]
+    found = [value.evaluate(p) for p in points if all(c.holds(p) for c in constraints)]
+    expected = (min(found), max(found)) if found else None
+    assert reach(value, {"i": (0, 3), "j": (0, 4), "k": (0, 2)}, constraints) == expected
+
+
+# --------------------------------------------------------------------------- steps
+
+
+def test_steps_run_one_after_the_other() -> None:
+    """for t: s = A[t]; A[i] += s for i > t; then B = A, in two steps."""
+    t, s = Var("t", INT32), Load("s", (), INT32)
+    pick = Sequential((Assign(s, Load("A", (t,), INT32)),), (), (Buffer("A", INT32, (None,)), Buffer("s", INT32, ())))
+    add = program(
+        "add", "i:N", "cc", {"A": INT32, "s": INT32}, "A[i] s[]", "A[i]",
+        (Binary("+", x(0, INT32), x(1, INT32), INT32),), domain="i > t",
+    )  # fmt: skip
+    copy = program("copy", "i:N", "cc", {"A": INT32, "B": INT32}, "A[i]", "B[i]", (x(0, INT32),))
+    steps = (HostLoop("t", Size(Affine.of("N") - 1), (pick, add)), copy)
+    buffers = {"A": BufferValue([1, 2, 3, 4], (4,)), "B": BufferValue([0] * 4, (4,)), "s": BufferValue([0], ())}
+    run_steps(steps, {"N": 4}, buffers)
+    expected = [1, 2, 3, 4]
+    for k in range(3):
+        expected = [v + expected[k] * (i > k) for i, v in enumerate(expected)]
+    assert buffers["B"].data == buffers["A"].data == expected
+    assert buffers["s"].data == [expected[2]]
+
+
 # --------------------------------------------------------------------------- rules
 
 
@@ -839,6 +904,26 @@ def test_injectivity() -> None:
     assert not verify(halves)
 
 
+def test_stores_to_different_diagonals() -> None:
+    def two(domain: str, *indices: str) -> list[str]:
+        p = program("two", "i:N j:N", "cc cc", {"A": INT32, "O": INT32}, "A[i, j]", "O[i, j]", (x(0, INT32),), domain=domain)
+        stores = tuple(Store("O", places(f"O[{i}]")[0][1], Result(0, INT32)) for i in indices)
+        return verify(replace(p, out=replace(p.out, stores=stores)))
+
+    assert two("", "i, j", "j, i")
+    assert two("j <= i", "i, j", "j, i")
+    assert not two("j < i", "i, j", "j, i")
+    assert not two("j == i", "i, i", "i, j + 1")
+    assert two("j == i", "i, i", "i - 1, j - 1")
+    assert not two("", "i*2, j", "i*2 + 1, j")
+
+
+def test_an_equality_tells_points_apart() -> None:
+    p = program("line", "i:N j:N", "cc cc", {"A": INT32, "O": INT32}, "A[i, j]", "O[i]", (x(0, INT32),), domain="j == i*2")
+    assert not verify(p)
+    assert verify(with_domain(p))
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4), st.integers(-4, 4)), min_size=1, max_size=2),
@@ -877,6 +962,9 @@ def test_text() -> None:
     assert show.scalar_text(CATALOGUE["double_reduce"]) == "(I[0], I[0])"
     assert "md_hom[I, K]( f, (CC, PW(scalar_plus)) )" in show.dsl(MATVEC)
     assert "PW(max_PRL)" in show.dsl(CATALOGUE["prl"])
+    assert "md_hom[i: N, j: N, k: K | j ≤ i]( f, (++, ++, pw(+)) )" in show.text(EVERYTHING["syrk"])
+    assert "# domain: j ≤ 2*i + 1, i + j ≤ N\n" in show.dsl(EVERYTHING["trapezoid"])
+    assert r"\langle N, N \mid j < i \rangle" in show.latex(EVERYTHING["earlier_maximum"])
 
 
 def test_c_like_writes_the_parentheses_that_are_needed() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,18 +15,20 @@ from hypothesis import strategies as st
 
 from emit.c_text import affine_text, constant
 from emit.render import KernelRequest, emit_openmp
+from lowering.domains import classify
 from lowering.machine import GENERIC, OPENMP, OPENMP_L3_SIMD, OPENMP_REG_SIMD
-from lowering.parameters import random_configuration
+from lowering.parameters import make, random_configuration
 from lowering.space import configuration_at, default_point, tuning_space
 from mdh_core.expr import FLOAT, INT32, INT64, UINT64, Affine
 from mdh_core.interpreter import integers, run, same
 from mdh_core.ir import MdhProgram
-from tests.catalogue import CATALOGUE, EVERYTHING, small_params
+from tests.catalogue import CATALOGUE, EVERYTHING, program, small_params, x
 from tests.emitted import FLAGS, Case, run_emitted, with_extents
 from tests.strategies import buffers_for, copy_of, programs, sizes_for
 
 COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
 WIDE = (*FLAGS, "-O2", "-march=native")
+SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fopenmp")
 
 
 def _case(p: MdhProgram, rng: random.Random, kind: str, params: dict) -> tuple[Case, dict]:  # type: ignore[type-arg]
@@ -109,6 +113,55 @@ def test_sizes_around_vectors_and_blocks(tmp_path: Path) -> None:
     _check(cases, tmp_path, flags=WIDE)
 
 
+DOMAIN_SIZES = {
+    "syrk": {"K": 3}, "syrk_t": {"K": 3}, "trmm": {"M": 19}, "band": {"W": 2}, "causal_filter": {},
+    "strict_upper": {}, "trapezoid": {}, "strided_line": {}, "polynomials": {"D": 12}, "triangle3": {},
+    "rows_of_triangle": {"J": 3}, "earlier_maximum": {}, "ell_spmv": {"I": 5}, "guarded_load": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flags", [WIDE, (*SANITIZERS, "-march=native")], ids=["wide", "sanitized"])
+def test_domains_around_vectors_and_blocks(flags: tuple[str, ...], tmp_path: Path) -> None:
+    """Borders of the domain inside tiles: nothing outside is read, and nothing inside forgotten."""
+    rng = random.Random(2)
+    cases = []
+    for name, fixed in DOMAIN_SIZES.items():
+        p = EVERYTHING[name]
+        for n in (17, 32, 37):
+            params = {q.name: fixed.get(q.name, n) if isinstance(v, int) else v
+                      for q, v in zip(p.params, small_params(p).values(), strict=True)}  # fmt: skip
+            cases += [_case(p, rng, kind, params) for kind in ("default", "space", "random")]
+    _check(cases, tmp_path, flags=flags)
+
+
+TICKET = program("ticket", "i:N j:N", "cc cc", {"O": INT32, "I": INT32}, "I[i, j]", "O[i, j]", (x(0, INT32),), domain="j < i")
+
+
+def test_empty_tiles_are_not_visited(tmp_path: Path) -> None:
+    """A triangle of 1024 by 1024 in tiles of 32 by 32: 496 full, 32 partial, 496 empty."""
+    extents = (None, Affine.number(1024))
+    p = replace(TICKET, buffers=tuple(replace(b, extents=extents, restrict=True) for b in TICKET.buffers))
+    parts = ((1, 1),) * 4 + ((32, 1), (1, 32))
+    c = make(p, OPENMP_REG_SIMD, parts)
+    kernel = emit_openmp(KernelRequest("kernel", "ticket", (p,), (c,), GENERIC))
+    rows = kernel.text.splitlines()
+    (tile,) = [k for k, row in enumerate(rows) if re.search(r"if \(.*_1 \+ 31 < i_size", row)]
+    pad = re.match(" *", rows[tile])[0]  # type: ignore[index]
+    clipped = next(k for k in range(tile, len(rows)) if rows[k] == pad + "} else {")
+    rows[clipped] += " partial++;"
+    rows[tile] += " full++;"
+    source = tmp_path / "ticket.c"
+    source.write_text(
+        "#include <stdio.h>\nstatic long full, partial;\nstatic int I[1024*1024], O[1024*1024];\n"
+        + "\n".join(rows)
+        + f'\nint main(void) {{ int N = 1024; {kernel.call}; printf("%ld %ld", full, partial); }}\n'
+    )
+    subprocess.run(["gcc", "-O1", str(source), "-o", str(tmp_path / "ticket")], check=True)
+    counted = subprocess.run([str(tmp_path / "ticket")], capture_output=True, text=True, check=True).stdout
+    assert counted == "496 32"
+    assert classify(p, {"N": 1024}, {"i": 32, "j": 32}) == {"full": 496, "partial": 32, "empty": 496}
+
+
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.lists(programs(max_dims=3), min_size=12, max_size=12), st.data())
 def test_random_programs(
@@ -125,8 +178,7 @@ def test_random_programs(
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     rng = random.Random(5)
     cases = [_case(p, rng, "space", _params(p, rng)) for p in EVERYTHING.values()]
-    flags = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fopenmp")
-    _check(cases, tmp_path, flags=flags)
+    _check(cases, tmp_path, flags=SANITIZERS)
 
 
 def _text(name: str, **how: object) -> str:

@@ -47,7 +47,7 @@ from mdh_core.expr import (
 )  # fmt: skip
 from mdh_core.interpreter import BufferValue
 from mdh_core.source import SourceFile, Span
-from mdh_lift.c_value import value
+from mdh_lift.c_value import value as c_value
 
 ROOT = Path(__file__).parent.parent
 CORPUS = sorted((ROOT / "corpus").glob("*.c"))
@@ -150,7 +150,7 @@ def _extents(one: LoopNest, b: object, values: dict[str, float], cells: int) -> 
 
 def _value(text: str, values: dict[str, float]) -> float | int:
     """The value of a parameter's C text."""
-    return values[text] if text in values else value(text, {n: int(v) for n, v in values.items()})
+    return values[text] if text in values else c_value(text, {n: int(v) for n, v in values.items()})
 
 
 def _bits(v: float) -> float | str:
@@ -490,6 +490,179 @@ void f(struct rec *out, const struct rec *in, int n, struct rec z)
     assert [(p.name, p.type) for p in one.params] == [("n", INT32), ("z", record)]
 
 
+STRUCTS = """
+#include <stddef.h>
+typedef struct { int n, m; double *data; struct { double alpha; int w[4]; } sub; void *raw; } matrix;
+typedef struct { size_t size, stride; double *data; } vector;
+struct rec { int n; float a; };
+"""
+
+
+def members(signature: str, loop: str) -> LoopNest:
+    return nest(f"{STRUCTS}void f({signature})\n{{\n#pragma mdh\n{loop}\n}}\n")
+
+
+def test_members_are_parameters_and_buffers():
+    one = members(
+        "matrix *m, float *y",
+        "for (int i = 0; i < m->n; i++) y[i] = m->sub.alpha * m->data[i * m->m] + m->sub.w[2];",
+    )
+    assert {(p.name, p.value) for p in one.params} == {
+        ("m_n", "m->n"), ("m_sub_alpha", "m->sub.alpha"), ("m_m", "m->m")
+    }  # fmt: skip
+    assert {(b.name, b.base, b.distinct) for b in one.buffers} == {
+        ("y", "y", False), ("m_data", "m->data", False), ("m_sub_w", "m->sub.w", False)
+    }  # fmt: skip
+    assert str(one.buffer("m_sub_w").extents[0]) == "4"
+    one = members("matrix m", "for (int i = 0; i < 4; i++) m.sub.w[i] = m.n;")
+    assert [(b.name, b.distinct) for b in one.buffers if b.name == "m_sub_w"] == [("m_sub_w", True)]
+    one = members("struct rec *r, float *y", "for (int i = 0; i < r->n; i++) y[i] = 1;")
+    assert [p.value for p in one.params] == ["r->n"]
+
+
+def test_members_that_a_store_may_change_are_read_from_memory():
+    one = members("vector *v, double *y", "for (int i = 0; i < 9; i++) y[i] = v->data[0];")
+    assert {b.name for b in one.buffers} == {"y", "v_data"}
+    one = members("matrix *m, double *y", "for (int i = 0; i < m->n; i++) y[i] = m->sub.alpha;")
+    assert sorted((b.name, b.rank, b.base) for b in one.buffers) == [
+        ("m_sub_alpha", 0, "&m->sub.alpha"),
+        ("y", 1, "y"),
+    ]
+    assert [p.name for p in one.params] == ["m_n"]
+    one = members("matrix *m, double *y", "for (int i = 0; i < 9; i++) m->sub.alpha += y[i];")
+    assert sorted((b.name, b.rank) for b in one.buffers) == [("m_sub_alpha", 0), ("y", 1)]
+    one = members("matrix *m, int *y", "for (int i = 0; i < 9; i++) y[i] = m->n;")
+    assert sorted((b.name, b.rank) for b in one.buffers) == [("m_n", 0), ("y", 1)]
+    one = members("matrix *m, int *restrict y", "for (int i = 0; i < 9; i++) y[i] = m->n;")
+    assert [p.name for p in one.params] == ["m_n"]
+
+
+def test_variables_that_pointers_reach():
+    def scalars(before: str, signature: str, loop: str) -> set[tuple[str, int]]:
+        one = nest(f"{before}\nvoid f({signature})\n{{\n#pragma mdh\n{loop}\n}}\n")
+        return {(b.name, b.rank) for b in one.buffers if b.name == "s"}
+
+    loop = "for (int i = 0; i < n; i++) y[i] = s * y[i];"
+    assert scalars("float s;", "float *y, int n", loop) == {("s", 0)}
+    assert scalars("static float s;", "float *y, int n", loop) == set()
+    assert scalars("static float s; float *get(void) { return &s; }", "float *y, int n", loop) == {("s", 0)}
+    assert scalars("float s;", "double *y, int n", loop) == set()
+    assert scalars("float s;", "float *restrict y, int n", loop) == set()
+    assert scalars("", "float *y, int n, float s", loop) == set()
+    assert scalars("float s;", "const float *x, int n", "for (int i = 0; i < n; i++) s += x[i];") == {
+        ("s", 0)
+    }
+
+
+def test_casts_of_pointers():
+    one = members(
+        "void *out, const void *in, matrix *m",
+        "for (int i = 0; i < 9; i++) { float *o = (float *)out; o[i] = ((const double *)in)[i] + ((float *)m->raw)[i]; }",
+    )
+    assert [(b.name, b.base, b.type.name) for b in one.buffers] == [
+        ("out", "((float *)out)", "float"), ("in", "((double *)in)", "double"), ("m_raw", "((float *)m->raw)", "float")
+    ]  # fmt: skip
+
+
+def test_arguments_as_fortran_passes_them():
+    code = """
+int f_(int *n, double *a, int *lda)
+{
+    int i__1, i__2, i, j;
+#pragma mdh
+    {
+        i__1 = *n;
+        for (i = 0; i < i__1; ++i) {
+            i__2 = *n - 1;
+            for (j = 0; j < i__2; ++j)
+                a[i * *lda + j] = 0.;
+        }
+    }
+    return 0;
+}
+"""
+    one = nest(code)
+    assert {(p.name, p.value) for p in one.params} == {("n_value", "*n"), ("lda_value", "*lda")}
+    (outer,) = one.body
+    assert outer.upper == Var("n_value", INT32) and not one.scalars
+
+
+def test_pointers_as_conditions():
+    one = nest(
+        "#include <stddef.h>\nvoid f(double *y, const double *w, int n)\n{\n#pragma mdh\n"
+        "for (int i = 0; i < n; i++) { y[i] *= w ? w[i] : 1; if (w == NULL || !n) y[i] = 0; }\n}"
+    )
+    assert {p.value for p in one.params} == {"n", "(w) != 0", "(w) == 0"}
+
+
+GNU = """
+#include <stddef.h>
+#include <stdio.h>
+_Static_assert(sizeof(int) == 4, "int");
+static __inline __attribute__((always_inline, const)) float sq(float x) { return x * x; }
+__attribute__((target("sse2"), noinline)) void f(float *__restrict y, const float *__restrict__ x, int n)
+{
+    int k = 0;
+    __asm__ volatile("nop" : "+r"(k) : : "memory");
+    switch (n) { case 1 ... 3: k = 1; break; case 4: k = 2; __attribute__((fallthrough)); default: ; }
+    int q = ({ int r = 3; r + n; });
+    __extension__ typedef float real_t;
+    __auto_type m = n;
+    [[maybe_unused]] int unused = 1;
+#pragma mdh
+#pragma GCC ivdep
+    for (int i = 0; i < m; i++) {
+        __typeof__(x[0]) t = x[i];
+        typeof(y) p = y + i;
+        typeof(double) d = 1;
+        __extension__ real_t u = t;
+        _Static_assert(1, "x");
+        *p = __builtin_expect(t > 0, 1) ? sq(t) + __builtin_fabsf(u) : d;
+        __attribute__((unused)) int z = 1;
+        [[maybe_unused]] int w;
+    }
+    __asm__("nop");
+}
+"""
+
+
+def test_gnu_words():
+    one = nest(GNU)
+    assert [p.name for p in one.params] == ["m"] and {b.name for b in one.buffers} == {"y", "x"}
+    types = {s.name: s.type for s in one.body[0].body if isinstance(s, Declare)}
+    assert types["t"] == FLOAT and types["d"] == DOUBLE
+
+
+def test_what_cannot_be_read_does_not_change_the_nest():
+    shadow = "{{ __label__ here; {declaration};\n#pragma mdh\nfor (int i = 0; i < n; i++) y[i] = {value};\n}}"
+    for declaration, value, wanted in (
+        ("float _Complex * __seg_fs z", "k", []),
+        ("int __seg_fs k = 3", "k", ["MDH003"]),
+        ("int __seg_fs k = 3", "n", []),
+        ('asm goto ("" : : : : here)', "k", []),
+    ):
+        code = "void f(float *y, int n, int k)\n" + shadow.format(declaration=declaration, value=value)
+        assert codes(code) == wanted, (declaration, value)
+    inside = "void f(float *y, int n)\n{\n#pragma mdh\nfor (int i = 0; i < n; i++) y[i] = n ?: 3;\n}"
+    assert codes(inside) == ["MDH003"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "if (x[i] > 4) continue; y[i] = x[i];",
+        "if (x[i] > 4) { y[i] = 1; continue; } else y[i] = 2; y[i] += x[i]; if (x[i] < 2) continue; y[i]++;",
+        "if (x[i] > 4) y[i] = 1; else { y[i] = 2; continue; } y[i] += 5;",
+        "if (x[i] > 4) continue; else continue; y[i] = 5;",
+        "y[i] = 5; continue; y[i] = 6;",
+        "int v; if ((v = x[i]) > 2 && v < 9) y[i] = v; else if ((v = y[i])) y[i] = v + 1;",
+    ],
+)
+def test_continue_and_assignments_in_conditions(tmp_path, body):
+    loop = f"#pragma mdh\nfor (int i = 0; i < n; i++) {{ {body} }}"
+    same(tmp_path, "int *y, int n, const int *x", loop, n=9)
+
+
 def test_char_signedness_follows_the_flags():
     code = "void f(char *y, int n)\n{\n#pragma mdh\nfor (int i = 0; i < n; i++) y[i] = 1;\n}"
     assert nest(code, "-fsigned-char").buffers[0].type.name == "int8"
@@ -541,6 +714,44 @@ void g(int *x, int n)
     one = nest(code)
     assert [s.live_after for s in one.scalars] == [True]
     assert {p.name for p in one.params} == {"n", "t"}
+
+
+LIVE = """
+void g(int n, float *y, const float *x, int *c)
+{
+    int k = 0;
+    for (int t = 0; t < 3; t++) {
+        BEFORE;
+#pragma mdh
+        for (int i = 0; i < n; i++) { k = c[i]; y[i] = k * t; }
+        AFTER;
+    }
+    LATER;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "later", "live"),
+    [
+        ("", "", "", True),  # the nest itself may read it next time, for all that is known
+        ("k = 1", "", "", False),
+        ("k = 1", "", "y[0] = k", True),
+        ("k = 1", "k = 2", "y[0] = k", False),
+        ("k = 1", "y[1] = k", "", True),
+        ("k = 1", "k += 2", "", True),
+        ("k = 1", "if (n) k = 2", "y[0] = k", True),
+        ("k = 1", "if (n) k = 2; else k = 3", "y[0] = k", False),
+        ("k = 1", "if (n) break; k = 2", "y[0] = k", True),
+        ("k = 1", "for (k = 0; k < n; k++) y[k] = 0", "y[0] = k", False),
+        ("k = 1", "if (k) y[0] = 0", "", True),
+        ("k = 1", "", "{ k = 0; y[0] = k; }", False),
+        ("k = 1", "", "again: y[0] = 1; k = 2; if (n) goto again", True),
+    ],
+)
+def test_what_is_needed_after_the_nest(before, after, later, live):
+    code = LIVE.replace("BEFORE", before).replace("AFTER", after).replace("LATER", later)
+    assert [s.live_after for s in nest(code).scalars] == [live]
 
 
 def test_shadowed_and_repeated_names_are_unique():

@@ -230,10 +230,91 @@ def test_nest_without_usable_sizes(tmp_path: Path) -> None:
 
 
 def test_kernel_that_does_not_compile_is_rejected(tmp_path: Path) -> None:
-    """A macro of the file rewrites one of the kernel's own names."""
-    path = _file(tmp_path, "#define i_size 1 +\n" + SAXPY)
+    """A macro of the file rewrites a word of the kernel that is no name."""
+    path = _file(tmp_path, "#define may_alias 1 +\n" + SAXPY)
     before = path.read_bytes()
     done = _mdh_lift(tmp_path, "-w", "--force", "--budget", "0", "f.c")
     assert "warning[MDH606]" in done.stderr and "compile_failed" in done.stderr
     assert "error[MDH607]" in done.stderr and done.returncode == 1
     assert path.read_bytes() == before
+
+
+def test_names_of_macros_are_no_names_of_kernels(tmp_path: Path) -> None:
+    macros = ("i_size", "i_1", "i_r", "acc", "x_first", "y_last_byte", "part0", "lanes", "carry", "start", "end")
+    text = "".join(f"#define {name} 1 +\n" for name in macros)
+    scan = """
+void scan(int n, double *x, double *y)
+{
+    double s = 0;
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        s += x[i];
+        y[i] = s;
+    }
+}
+"""
+    _file(tmp_path, text + SAXPY + scan)
+    done = _mdh_lift(tmp_path, "verify", "f.c")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("verified") == 2
+
+
+ELIMINATION = """\
+#include <math.h>
+void cholesky(int n, double A[restrict n][n])
+{
+#pragma mdh sizes(n=300)
+    for (int j = 0; j < n; j++) {
+        A[j][j] = sqrt(A[j][j]);
+        for (int i = j + 1; i < n; i++)
+            A[i][j] /= A[j][j];
+        for (int i = j + 1; i < n; i++)
+            for (int k = j + 1; k < i + 1; k++)
+                A[i][k] -= A[i][j] * A[k][j];
+    }
+}
+"""
+
+
+def test_elimination_is_verified_on_data_that_determine_it(tmp_path: Path) -> None:
+    _file(tmp_path, ELIMINATION)
+    done = _mdh_lift(tmp_path, "--format", "json", "verify", "f.c", "--", "gcc", "-O2", "-march=native")
+    assert done.returncode == 0, done.stderr
+    (nest,) = json.loads(done.stdout)["nests"]
+    assert nest["program"][0]["kind"] == "host_loop"
+    found = nest["verification"]
+    assert found["handled"] == found["cases"] and found["undetermined"] == 0
+
+
+def test_time_loop_is_spliced_and_runs(tmp_path: Path) -> None:
+    text = """\
+#include <stdio.h>
+static double A[40][40], B[40][40];
+static void heat(int steps, int n, double A[restrict n][n], double B[restrict n][n])
+{
+    int t, i, j;
+#pragma mdh sizes(steps=20, n=200)
+    for (t = 0; t < steps; t++) {
+        for (i = 1; i < n - 1; i++)
+            for (j = 1; j < n - 1; j++)
+                B[i][j] = 0.25 * (A[i - 1][j] + A[i + 1][j] + A[i][j - 1] + A[i][j + 1]);
+        for (i = 1; i < n - 1; i++)
+            for (j = 1; j < n - 1; j++)
+                A[i][j] = B[i][j];
+    }
+    printf("%d ", t);
+}
+int main(void)
+{
+    for (int k = 0; k < 1600; k++)
+        A[k / 40][k % 40] = k % 7 * 4096;
+    heat(5, 40, A, B);
+    printf("%.0f %.0f\\n", A[3][4], A[38][38]);
+    return 0;
+}
+"""
+    path = _file(tmp_path, text)
+    expected = _output(path, "-DMDH_LIFT_OFF")
+    _mdh_lift(tmp_path, "-w", "--force", "--budget", "0", "f.c")
+    assert b"for (long t = 0; t < steps; t++)" in path.read_bytes()
+    assert _output(path) == expected

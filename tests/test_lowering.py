@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lowering import machine as machines
+from lowering.domains import classify, read_in_boxes
 from lowering.low_level import LowLevelProgram, execute, verify
 from lowering.lower import Nest, ScanNest, lower
 from lowering.machine import ARTIFICIAL, GENERIC, MODELS, OPENMP, OPENMP_REG_SIMD
@@ -23,7 +24,7 @@ from lowering.parameters import (
     to_json,
     why_not_legal,
 )
-from lowering.space import configuration_at, default_point, tuning_space
+from lowering.space import configuration_at, default_point, estimate, facts, tuning_space
 from mdh_core.interpreter import integers, run
 from mdh_core.ir import MdhProgram
 from tests.catalogue import CATALOGUE, EVERYTHING, small_params
@@ -175,3 +176,58 @@ def test_points_of_the_space_are_legal(name: str) -> None:
     for point in points:
         (c,) = configuration_at((p,), GENERIC, sizes, point)
         assert why_not_legal(c, p, GENERIC.model) is None, point
+
+
+# --------------------------------------------------------------------------- domains
+
+
+def test_tiles_are_full_partial_or_empty() -> None:
+    p = EVERYTHING["strict_upper"]
+    params = {"N": 1024, "M": 1024}
+    assert classify(p, params, {"i": 32, "j": 32}) == {"full": 496, "partial": 32, "empty": 496}
+    assert classify(p, params | {"N": 1000}, {"i": 32, "j": 1024}) == {"full": 0, "partial": 32, "empty": 0}
+    assert classify(EVERYTHING["map"], {"N": 33}, {"i": 32}) == {"full": 1, "partial": 1, "empty": 0}
+    line = EVERYTHING["strided_line"]
+    assert classify(line, {"N": 9, "M": 9, "T": 8}, {}) == {"full": 5, "partial": 0, "empty": 76}
+
+
+def test_what_a_box_reads_around_the_domain() -> None:
+    def rows(name: str) -> list[list[str] | None]:
+        p = EVERYTHING[name]
+        found = [read_in_boxes(p, a) for a in p.inp.accesses]
+        return [None if r is None else [str(a) for a in r] for r in found]
+
+    assert rows("syrk") == [[], []]  # every row meets some column
+    assert rows("trmm") == [["-i + k - 1"], ["k - 1"]]
+    assert rows("strict_upper") == [["-i + j - 1"]]
+    assert rows("trapezoid")[0] is not None
+    assert rows("polynomials")[0] == ["D - 2*i - 1"]
+
+
+def test_operands_are_copied_only_where_a_box_may_be_read() -> None:
+    machine = replace(GENERIC, model=OPENMP)
+    for name, buffers in (("gemm", {"A", "B"}), ("syrk_t", set()), ("trmm", set()), ("ell_spmv", {"v", "col"})):
+        p = EVERYTHING[name]
+        names = {a.buffer for a in p.inp.accesses}
+        every = {b: (2, (3, 0), tuple(reversed(range(p.buffer(b).rank)))) for b in names}
+        c = make(p, OPENMP, ((1,) * len(p.hom.dims),) + ((4,) * len(p.hom.dims),) * 3, memory=every)
+        nest = lower(p, c, machine).stages[0]
+        assert isinstance(nest, Nest)
+        assert {pack.buffer for pack in nest.packs} == buffers, name
+        turned = replace(c, decompose_order=tuple(reversed(c.decompose_order)))
+        assert (len(lower(p, turned, machine).stages) > 1) == (not p.hom.domain)
+
+
+def test_the_cost_model_counts_points_of_the_domain() -> None:
+    sizes = {"i": 1000, "j": 1000, "k": 10}
+    box = EVERYTHING["syrk"]
+    box = replace(box, hom=replace(box.hom, domain=()))
+    assert facts(box, sizes).points == 10_000_000
+    assert 0.45 < facts(EVERYTHING["syrk"], sizes).points / 10_000_000 < 0.55
+    sizes = {"i": 300, "j": 300, "k": 300}
+    assert 0.12 < facts(EVERYTHING["triangle3"], sizes).points / 27_000_000 < 0.21
+    costs = [
+        estimate((p,), GENERIC, (sizes,), default_point((p,), GENERIC, (sizes,)))
+        for p in (EVERYTHING["syrk"], box)
+    ]
+    assert costs[0] < 0.75 * costs[1]

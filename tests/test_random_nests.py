@@ -6,18 +6,24 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from campaigns import nests
+from campaigns.nest_emit import job, run_jobs
 from campaigns.nest_maker import random_nest
 from campaigns.nest_shrink import shrunk
 from campaigns.nest_tree import For, Op, c_text, exprs_of, walk, walk_expr
-from campaigns.nests import campaign, check_c
+from campaigns.nests import Settings, campaign, check_c, check_python, check_text
+from lifter.lift import LiftedNest
 from mdh_core.ir import MdhProgram
 
+needs_gcc = pytest.mark.skipif(not shutil.which("gcc"), reason="needs gcc")
 FOUND = sorted((Path(__file__).parent / "found").glob("*.c"))
 
 
@@ -41,7 +47,7 @@ def test_nests_are_the_same_everywhere():
 
 
 def test_nests_vary():
-    features = set()
+    features: set[str] = set()
     for seed in range(400):
         features |= random_nest(seed).features
     assert {"triangle", "strided", "down", "time", "several", "arg", "scan", "recurrence", "gather"} <= features
@@ -88,3 +94,53 @@ def test_wrong_steps_are_noticed(monkeypatch):
     for f in failures:
         statements = list(walk(f.nest.body))
         assert sum(isinstance(s, For) for s in statements) <= 2 and len(statements) <= 5, f.text
+
+
+# --------------------------------------------------------------------------- emitted kernels
+
+
+@needs_gcc
+def test_emitted_kernels_compute_the_same():
+    tally, failures = campaign(5001, 50, jobs=1, settings=Settings(emit=True))
+    assert not failures, "\n".join(f.text for f in failures)
+    assert tally.kernels >= 100 and tally.declined >= 2, tally.text()
+
+
+def spliced(seeds):
+    jobs = []
+    for seed in seeds:
+        nest = random_nest(seed)
+        lifted = check_text(c_text(nest))
+        if isinstance(lifted, LiftedNest):
+            jobs.append(job(seed, nest, lifted))
+    return jobs
+
+
+@needs_gcc
+def test_a_missing_overlap_test_is_noticed():
+    """Kernels that never decline compute something else where arrays share memory."""
+    shared = [j for j in spliced(range(60)) if any(r.shared for r in j.runs)]
+    assert len(shared) >= 5
+    careless = [replace(j, text=re.sub(r"return 0; /\* \w+ and \w+ overlap \*/", ";", j.text)) for j in shared]
+    assert len(run_jobs(careless).failures) >= 2 and not run_jobs(shared).failures
+
+
+@needs_gcc
+def test_a_write_outside_is_noticed():
+    nest = next(n for n in map(random_nest, range(200)) if "strided" in n.features and len(n.arrays) < 3)
+    (good,) = spliced([next(s for s in range(200) if random_nest(s) == nest)])
+    name = nest.arrays[0].name
+    bad = replace(good, text=good.text.replace("mdh_ran = 1;", f"mdh_ran = 1; ((char *){name})[-1] = 0;"))
+    results = run_jobs([bad])
+    assert results.failures[good.seed][0].startswith("emit: address"), results
+
+
+# --------------------------------------------------------------------------- as Python
+
+
+@pytest.mark.skipif(not find_spec("numpy"), reason="needs numpy")
+def test_nests_as_python():
+    """The same nests from Python's text, against what Python and NumPy make of it."""
+    outcomes = [(seed, check_python(random_nest(seed), seed, 2)) for seed in range(7001, 7081)]
+    assert not [(seed, o) for seed, o in outcomes if o.failure]
+    assert sum(o.runs > 0 for _, o in outcomes) >= 40

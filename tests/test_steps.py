@@ -15,7 +15,6 @@ import pytest
 from emit.c_text import c_type
 from emit.host_text import leaves
 from emit.render import Kernel, KernelRequest, emit_openmp
-from lifter.lift import LiftedNest
 from lowering.machine import GENERIC, OPENMP_L3_SIMD, OPENMP_REG_SIMD, Machine
 from lowering.parameters import Configuration, random_configuration
 from lowering.space import configuration_at, default_point, tuning_space

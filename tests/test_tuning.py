@@ -223,6 +223,138 @@ def test_small_relative_error_is_not_within_tolerance(bench: Workbench) -> None:
     assert judged(bench, DOT, off, (61,)).outcome.kind == "wrong_result"
 
 
+LU = subject_of(
+    """void lu(int n, double A[n][n])
+{
+    for (int k = 0; k < n; k++)
+        for (int i = k + 1; i < n; i++) {
+            A[i][k] /= A[k][k];
+            for (int j = k + 1; j < n; j++)
+                A[i][j] -= A[i][k] * A[k][j];
+        }
+}
+""",
+    "    for (",
+    "\n}",
+    (ScalarArg("n", "int", INT32), ArrayArg("A", "double", DOUBLE, ("n",))),
+    lambda s: {"A": s["n"] * s["n"]},
+    length=lambda s: 2 * max(1, s["n"]),
+    diagonals=lambda s: {"A": s["n"] + 1},
+)
+
+
+def lu_kernel(pivot: str, last: str = "n") -> Candidate:
+    text = f"""static int kernel(int n, double *A)
+{{
+  for (int k = 0; k < n; k++) {{
+    const double r = 1 / {pivot};
+    for (int i = k + 1; i < n; i++) A[i*n + k] *= r;
+    for (int i = n - 1; i > k; i--)
+      for (int j = k + 1; j < {last}; j++) A[i*n + j] -= A[i*n + k] * A[k*n + j];
+  }}
+  return 1;
+}}
+"""
+    return Candidate(text, "kernel(n, &A[0][0])")
+
+
+def judged_lu(bench: Workbench, candidate: Candidate, style: str, sizes: tuple[int, ...]) -> verify.VerifySummary:
+    built = bench.build(LU, candidate)
+    assert built.ok, built
+    cases = verify.cases_for(LU, [{"n": n} for n in sizes], style=style)
+    return verify.verify(bench, LU, built.data["program"], cases)
+
+
+@needs_compiler
+def test_elimination_on_dominant_data_is_determined(bench: Workbench) -> None:
+    """Reciprocals round differently: within tolerance; anything else is not."""
+    summary = judged_lu(bench, lu_kernel("A[k*n + k]"), "dominant", (0, 1, 7, 61))
+    assert summary.ok, summary.outcome
+    assert summary.undetermined == 0 and 0 < summary.max_rel < 1e-9
+    for wrong in (lu_kernel("(A[k*n + k] * 1.0000001)"), lu_kernel("A[k*n + k]", "n - (n == 61)")):
+        assert judged_lu(bench, wrong, "dominant", (61,)).outcome.kind == runner.WRONG_RESULT
+
+
+@needs_compiler
+def test_elimination_without_pivoting_on_any_data(bench: Workbench) -> None:
+    """Where pivots vanish and errors grow, the original's own roundings tell what may be compared."""
+    summary = judged_lu(bench, lu_kernel("A[k*n + k]"), "sum", (7, 31, 61, 90))
+    assert summary.ok, summary.outcome
+
+
+CANCELS = subject_of(
+    """void f(int n, double *y, const double *x)
+{
+    for (int i = 0; i < n; i++)
+        y[i] = (x[i] + 1e8) * (x[i] + 1e8) - 1e16 - 2e8 * x[i];
+}
+""",
+    "    for (",
+    "\n}",
+    (
+        ScalarArg("n", "int", INT32),
+        ArrayArg("y", "double", DOUBLE, read=False),
+        ArrayArg("x", "const double", DOUBLE, written=False),
+    ),
+    lambda s: {"x": s["n"], "y": s["n"]},
+    length=lambda s: 1,
+)
+
+
+@needs_compiler
+@pytest.mark.parametrize(("factor", "right"), [("1", True), ("1.001", False)])
+def test_values_that_cancel(bench: Workbench, factor: str, right: bool) -> None:
+    text = (
+        "static int kernel(int n, double *y, const double *x)\n{\n"
+        f"for (int i = 0; i < n; i++) {{ const double s = x[i] * {factor};"
+        " y[i] = s * s + 2e8 * s + 1e16 - 1e16 - 2e8 * x[i]; }\nreturn 1; }\n"
+    )
+    built = bench.build(CANCELS, Candidate(text, "kernel(n, y, x)"))
+    cases = [verify.Case({"n": n}, "real", seed=n) for n in (5, 300)]
+    summary = verify.verify(bench, CANCELS, built.data["program"], cases)
+    assert summary.ok == right, summary.outcome
+
+
+GATHER = subject_of(
+    """void gather(int n, double *y, const int *first, const int *at, const double *x)
+{
+    for (int i = 0; i < n; i++)
+        for (int k = first[i]; k < first[i + 1]; k++)
+            y[i] += x[at[k]];
+}
+""",
+    "    for (",
+    "\n}",
+    (
+        ScalarArg("n", "int", INT32),
+        ArrayArg("y", "double", DOUBLE),
+        ArrayArg("first", "const int", INT32, written=False),
+        ArrayArg("at", "const int", INT32, written=False),
+        ArrayArg("x", "const double", DOUBLE, written=False),
+    ),
+    lambda s: {"y": s["n"], "first": s["n"] + 1, "at": 4 * s["n"] + 1, "x": s["n"] + 5},
+    indices=lambda s: {
+        "first": harness.IndexData(4 * s["n"] + 1, ascending=True),
+        "at": harness.IndexData(s["n"] + 5),
+    },
+    noalias=(("y", "x"),),
+)
+
+
+@needs_compiler
+def test_indices_that_are_data_stay_inside(bench: Workbench) -> None:
+    text = "static int kernel(int n, double *y, const int *f, const int *at, const double *x)\n{\n"
+    text += "long all = 0; for (int i = 0; i < n; i++) for (int k = f[i]; k < f[i + 1]; k++)"
+    text += " { y[i] += x[at[k]]; all++; }\nreturn all >= 2 * (long)n; }\n"
+    summary = judged(bench, GATHER, Candidate(text, "kernel(n, y, first, at, x)"), (1, 5, 64))
+    assert summary.outcome.ok and summary.declined == 0, summary
+
+
+def test_promised_pairs_are_not_tried() -> None:
+    assert verify.overlapping_pairs(GATHER) == []
+    assert verify.overlapping_pairs(SAXPY) != []
+
+
 @needs_compiler
 def test_failing_original_is_not_the_candidates_fault(bench: Workbench) -> None:
     text = "void f(int *a, int n)\n{\n    for (int i = 0; i < n; i++) a[i] /= 0 * n;\n}\n"

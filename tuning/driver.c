@@ -314,9 +314,10 @@ struct reach {
     double start[MAX_ARGS]; /* largest magnitude of an argument before the nest */
 };
 
-/* Of one floating-point field of one argument. */
+/* Of one floating-point field of one argument: the largest magnitude; how far a result moves with the rounding mode at
+   most, as a share of its scale and of the usual error. */
 struct scale {
-    double norm, amplified; /* largest magnitude; the largest share of a tolerance that roundings of the original use */
+    double norm, moves, amplified;
 };
 
 static int64_t ordered(double v, int bits)
@@ -375,41 +376,43 @@ static double spread_at(const struct reach *r, int a, size_t at, int bits, doubl
     return isfinite(up) && isfinite(down) ? fmax(fabs(up - w), fabs(down - w)) : INFINITY;
 }
 
-/* A result that moves by more than this share of its scale is not determined by the nest and its input. */
-static double determined(int bits, double scale)
+/* A result that moves by more than this share of its scale is hardly determined by the nest and its input. */
+static double determined(int bits)
 {
-    return (bits == 32 ? 1e-2 : 1e-4) * scale;
+    return bits == 32 ? 1e-2 : 1e-4;
 }
 
 static struct scale scale_of(int a, int f, const struct copy *want, const struct reach *r)
 {
     const struct mdh_arg *arg = &mdh_args[a];
-    struct scale s = {r->start[a], 0};
+    struct scale s = {r->start[a], 0, 0};
     size_t n = arg->role == ARRAY ? spec.count[a] : 1;
     int bits = arg->field[f].bits;
-    for (int pass = 0; pass < 2; pass++)
-        for (size_t e = 0; e < n; e++) {
-            size_t at = e * arg->size + arg->field[f].offset;
-            double w = real_at(want, a, at, bits), scale, spread;
-            if (pass == 0) {
-                s.norm = larger(s.norm, fabs(w));
-                continue;
-            }
-            scale = scale_at(r, &s, a, at, bits, w), spread = spread_at(r, a, at, bits, w);
-            if (scale > 0 && spread <= determined(bits, scale))
-                s.amplified = fmax(s.amplified, spread / usual_error(bits, scale));
+    for (size_t e = 0; e < n; e++)
+        s.norm = larger(s.norm, fabs(real_at(want, a, e * arg->size + arg->field[f].offset, bits)));
+    for (size_t e = 0; e < n; e++) {
+        size_t at = e * arg->size + arg->field[f].offset;
+        double w = real_at(want, a, at, bits);
+        double scale = scale_at(r, &s, a, at, bits, w), spread = spread_at(r, a, at, bits, w);
+        if (scale > 0 && isfinite(spread)) {
+            s.moves = fmax(s.moves, spread / scale);
+            s.amplified = fmax(s.amplified, spread / usual_error(bits, scale));
         }
+    }
     return s;
 }
 
-/* The largest difference from the expected value that roundings explain; negative where it is not determined. */
+/* The largest difference from the expected value that roundings explain; infinite where nothing is known.  Where some
+   results are hardly determined, those that move more than usual are compared by order of magnitude. */
 static double tolerance_of(const struct reach *r, const struct scale *s, int a, size_t at, int bits, double w)
 {
-    double scale = scale_at(r, s, a, at, bits, w), spread = spread_at(r, a, at, bits, w), usual;
-    if (!(spread <= determined(bits, scale)))
-        return spread == 0 ? 0 : -1;
-    usual = usual_error(bits, scale) * fmax(1, 4 * s->amplified);
-    return fmax(fmin(usual, fmax(usual_error(bits, scale), determined(bits, scale) / 10)), 8 * spread);
+    double scale = scale_at(r, s, a, at, bits, w), spread = spread_at(r, a, at, bits, w);
+    double usual = usual_error(bits, scale);
+    if (!isfinite(spread))
+        return INFINITY;
+    if (s->moves > determined(bits))
+        return spread <= usual ? usual + 8 * spread : 64 * fmax(spread, s->moves * scale);
+    return fmax(fmax(usual, fmin(4 * s->amplified * usual, determined(bits) / 10 * scale)), 8 * spread);
 }
 
 static void compare_real(struct verdict *v, int a, int f, size_t e, const char *want, const char *have,
@@ -425,10 +428,9 @@ static void compare_real(struct verdict *v, int a, int f, size_t e, const char *
     difference = fabs(w - h);
     if (r) {
         tolerance = tolerance_of(r, s, a, at, bits, w);
-        if (tolerance < 0) {
-            v->undetermined++;
+        v->undetermined += tolerance > determined(bits) * fmax(s->norm, fabs(w));
+        if (tolerance > DBL_MAX)
             return;
-        }
     }
     if (isfinite(w) && isfinite(h)) {
         ulp = fabs((double)ordered(w, bits) - (double)ordered(h, bits));
@@ -462,7 +464,7 @@ static void compare(struct verdict *v, int a, const struct copy *want, const str
     if (arg->role == PARAM || memcmp(w, h, n * arg->size) == 0)
         return;
     for (int f = 0; f < arg->fields; f++) {
-        struct scale s = {0, 0};
+        struct scale s = {0, 0, 0};
         if (r && arg->field[f].kind == 0)
             s = scale_of(a, f, want, r);
         for (size_t e = 0; e < n; e++) {

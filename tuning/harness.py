@@ -95,6 +95,7 @@ class Subject:
     diagonals   of matrices: elements from one diagonal element to the next
     indices     of arrays whose values are used as indices
     length      of the longest chain of combined values, for the floating-point tolerance
+    noalias     groups of arrays that are promised not to overlap
     prelude     C statements at the start of both functions, for names that are no argument
     """
 
@@ -108,6 +109,7 @@ class Subject:
     length: Callable[[Sizes], int] = field(default=lambda sizes: max(1, *sizes.values(), 1), compare=False)
     diagonals: Callable[[Sizes], Mapping[str, int]] = field(default=lambda sizes: {}, compare=False)
     indices: Callable[[Sizes], Mapping[str, IndexData]] = field(default=lambda sizes: {}, compare=False)
+    noalias: tuple[tuple[str, ...], ...] = ()
     prelude: str = ""
     directory: str = ""  # of the file, for its `#include "..."`; empty: that of ``path``
 

@@ -3,7 +3,7 @@
 from mdh_lift import mdh
 
 
-@mdh
+@mdh("noalias(img, out)")
 def avg_pool(
     h: int, w: "int32", c: "int32", k: "int32", oh: "int32", ow: "int32", img: "float64[:]", out: "float64[:]"
 ):

@@ -7,6 +7,7 @@ from mdh_lift import mdh
 
 @mdh
 def cholesky(n: "int32", A: "float64[n, n]"):
+    acc = 0.0
     for j in range(n):
         acc = A[j, j]
         for k in range(j):

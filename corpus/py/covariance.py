@@ -1,5 +1,7 @@
 """Covariance matrix of m variables over n > 1 observations; the data are centred in place."""
 
+import numpy as np
+
 from mdh_lift import mdh
 
 
@@ -9,7 +11,7 @@ def covariance(n: "int32", m: "int32", data: "restrict float32[:, m]", mean: "re
         sum = 0.0
         for i in range(n):
             sum += data[i, j]
-        mean[j] = sum / n
+        mean[j] = sum / np.float32(n)
 
     for i in range(n):
         for j in range(m):
@@ -20,5 +22,5 @@ def covariance(n: "int32", m: "int32", data: "restrict float32[:, m]", mean: "re
             sum = 0.0
             for k in range(n):
                 sum += data[k, i] * data[k, j]
-            cov[i, j] = sum / (n - 1)
+            cov[i, j] = sum / np.float32(n - 1)
             cov[j, i] = cov[i, j]

@@ -1,6 +1,8 @@
 """Recursive edge filter after Deriche: the derivative along every row, by one filter from the left and one from the
 right, then smoothing along every column, from above and from below."""
 
+import numpy as np
+
 from mdh_lift import mdh
 
 
@@ -20,6 +22,9 @@ def deriche(
     bwd: "float32[h, w]",
     edge: "float32[h, w]",
 ):
+    xp = np.float32(0)
+    yp = np.float32(0)
+    ypp = np.float32(0)
     for i in range(h):
         xp = 0.0
         yp = 0.0

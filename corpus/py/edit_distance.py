@@ -12,5 +12,5 @@ def edit_distance(n: "int32", m: "int32", s: "int8[:]", t: "int8[:]", d: "restri
     for i in range(1, n + 1):
         for j in range(1, m + 1):
             change = d[i - 1, j - 1] + (0 if s[i - 1] == t[j - 1] else 1)
-            gap = min(d[i - 1, j], d[i, j - 1]) + 1
-            d[i, j] = min(change, gap)
+            gap = (d[i - 1, j] if d[i - 1, j] < d[i, j - 1] else d[i, j - 1]) + 1
+            d[i, j] = change if change < gap else gap

@@ -5,7 +5,7 @@ import numpy as np
 from mdh_lift import mdh
 
 
-@mdh
+@mdh("noalias(cell, next)")
 def game_of_life(steps: "int32", h: "int32", w: "int32", cell: "uint8[:]", next: "uint8[:]"):
     for t in range(steps):
         for y in range(h):

@@ -7,8 +7,9 @@ from mdh_lift import mdh
 
 @mdh
 def gramschmidt(m: "int32", n: "int32", A: "float32[m, n]", R: "float32[n, n]", Q: "float32[m, n]"):
+    nrm = np.float32(0)
     for k in range(n):
-        nrm = 0.0
+        nrm = np.float32(0)
         for i in range(m):
             nrm += A[i, k] * A[i, k]
         R[k, k] = np.sqrt(nrm)

@@ -3,8 +3,12 @@
 from mdh_lift import mdh
 
 
+T = 8
+N = 67
+
+
 @mdh
-def jacobi2d_time(T: int, N: int, A: "float64[N, N]", B: "float64[N, N]"):
+def jacobi2d_time(A: "float64[N, N]", B: "float64[N, N]"):
     for t in range(T):
         for i in range(1, N - 1):
             for j in range(1, N - 1):

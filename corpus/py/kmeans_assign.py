@@ -1,5 +1,7 @@
 """The nearest centre of every point, the first of equally near ones, and how far it is."""
 
+import numpy as np
+
 from mdh_lift import mdh
 
 FLT_MAX = 3.4028234663852886e38
@@ -17,7 +19,7 @@ def kmeans_assign(
 ):
     for i in range(n):
         best = FLT_MAX
-        which = 0
+        which = np.int32(0)
         for c in range(k):
             far = 0.0
             for x in range(d):

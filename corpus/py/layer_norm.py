@@ -15,6 +15,9 @@ def layer_norm(
     shift: "float64[:]",
     y: "float64[:]",
 ):
+    mean = 0.0
+    var = 0.0
+    inv = 0.0
     for i in range(rows):
         mean = 0.0
         for j in range(cols):

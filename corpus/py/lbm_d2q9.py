@@ -14,6 +14,7 @@ def lbm_d2q9(
     f: "restrict float64[9, h, w]",
     g: "restrict float64[9, h, w]",
 ):
+    q: "int32"
     for y in range(h):
         for x in range(w):
             rho = 0.0

@@ -12,6 +12,8 @@ PAD = 1
 
 @mdh
 def max_pool(c: "int32", h: "int32", w: "int32", oh: "int32", ow: "int32", img: "float32[c, h, w]", out: "float32[c, oh, ow]"):
+    dy: "int32"
+    dx: "int32"
     for ch in range(c):
         for y in range(oh):
             for x in range(ow):

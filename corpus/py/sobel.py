@@ -17,4 +17,8 @@ def sobel(h: "int32", w: "int32", img: "restrict uint8[:]", out: "restrict uint8
                 np.int32(img[(y + 1) * w + x - 1]) + 2 * np.int32(img[(y + 1) * w + x]) + img[(y + 1) * w + x + 1]
                 - img[(y - 1) * w + x - 1] - 2 * np.int32(img[(y - 1) * w + x]) - img[(y - 1) * w + x + 1]
             )  # fmt: skip
-            out[y * w + x] = min((-gx if gx < 0 else gx) + (-gy if gy < 0 else gy), 255)
+            out[y * w + x] = (
+                (-gx if gx < 0 else gx) + (-gy if gy < 0 else gy)
+                if (-gx if gx < 0 else gx) + (-gy if gy < 0 else gy) < 255
+                else 255
+            )

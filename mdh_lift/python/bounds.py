@@ -78,7 +78,7 @@ class Walker:
         self.values: dict[str, Expr] = {
             p.name: Const(params[p.name], p.type)
             for p in nest.params
-            if p.name in params  # type: ignore[arg-type]
+            if p.name in params and isinstance(p.type, ScalarType)
         }
         self.functions = {f.name: f for f in nest.functions}
         self.box: dict[str, Interval] = {}
@@ -175,7 +175,7 @@ class Walker:
         if self.extents is None or self.reach.problem:
             return
         extent = self.extents[buffer][k]
-        if interval is not None and 0 <= interval[0] and interval[1] < extent:
+        if interval is not None and interval[0] >= 0 and interval[1] < extent:
             return
         for case, value in _cases(index):
             rows = [*facts]
@@ -183,7 +183,7 @@ class Walker:
                 rows += self.facts(cond, wanted)
             rows = [c for c in rows if c.names <= set(self.box)]
             inner = self.interval(value)
-            if inner is not None and 0 <= inner[0] and inner[1] < extent:
+            if inner is not None and inner[0] >= 0 and inner[1] < extent:
                 continue
             a = as_affine(value) if inner is not None else None
             if a is not None and a.names <= set(self.box):

@@ -71,7 +71,7 @@ def library(program: Program, fp: str, cases: Callable[[], Sequence[Case]]) -> P
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         built = _compile(cc, flags, program.text, Path(scratch))
         _check(built, program, cases(), Path(scratch))
-        os.replace(built, target)
+        built.replace(target)
         mark.touch(mode=0o600)
     return target
 

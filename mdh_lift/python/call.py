@@ -19,20 +19,25 @@ def pointers(values: Sequence[np.ndarray[Any, Any]]) -> Any:
 
 def dtype_of(t: Type) -> np.dtype[Any]:
     """The NumPy type of a scalar or record type."""
-    if isinstance(t, RecordType):
-        return np.dtype([(name, dtype_of(f)) for name, f in t.fields], align=True)
-    return np.dtype(numpy_name(t))
+    found: np.dtype[Any] = np.dtype(
+        [(name, dtype_of(f)) for name, f in t.fields] if isinstance(t, RecordType) else numpy_name(t),
+        align=isinstance(t, RecordType),
+    )
+    return found
 
 
 def cell(value: object, t: Type) -> np.ndarray[Any, Any]:
     """A number or a record in memory of its own."""
-    out = np.zeros((), dtype_of(t))
+    out: np.ndarray[Any, Any] = np.zeros((), dtype_of(t))
     if value is None:
         return out
     if isinstance(t, RecordType):
-        record = np.asarray(value)
-        for name, _ in t.fields:
-            out[name] = record[name]
+        if isinstance(value, tuple):
+            out[()] = value
+        else:
+            record = np.asarray(value)
+            for name, _ in t.fields:
+                out[name] = record[name]
     else:
         with np.errstate(all="ignore"):
             out[()] = np.asarray(value).astype(out.dtype)

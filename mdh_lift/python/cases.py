@@ -11,9 +11,12 @@ import numpy as np
 
 from frontend_py.nest import Shape
 from frontend_py.read import FunctionRead
+from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, LoopNest, NestStmt
+from lifter.run_nest import run_nest
 from mdh_core.evaluate import Env, EvaluationError, evaluate_scalar
 from mdh_core.expr import Expr, RecordType, ScalarType
+from mdh_core.interpreter import BufferValue, run_steps
 from mdh_lift.python.bounds import Walker, leaves_arrays, reach
 from mdh_lift.python.build import Case
 from mdh_lift.python.call import cell, dtype_of
@@ -21,7 +24,11 @@ from mdh_lift.python.program import Slot
 
 MOST_POINTS = 3_000_000  # iterations that Python may run for all cases together
 _MOST_CELLS = 1 << 24
-_SIZES = ((3, 5, 4, 7, 2, 6, 3), (1,), (17, 9, 21, 13, 5, 11, 8), (0,), (67, 35, 53, 41, 29, 19, 23), (2, 3))
+_MOST_INTERPRETED = 20_000
+_SIZES = (
+    (3, 5, 4, 7, 2, 6, 3), (1,), (17, 9, 21, 13, 5, 11, 8), (0,), (67, 35, 53, 41, 29, 19, 23), (2, 3),
+    (2, 3, 2, 4, 3, 2, 3, 13, 17, 19), (5, 4, 9, 11, 13, 15, 17, 19, 23), (6,), (33,), (12, 11, 10, 9, 8, 7),
+)  # fmt: skip
 
 
 def derived_values(
@@ -38,7 +45,7 @@ def derived_values(
 
 
 def cases(
-    read: FunctionRead, slots: tuple[Slot, ...], run: Callable[..., Any], weak: Mapping[str, object]
+    read: FunctionRead, slots: tuple[Slot, ...], run: Callable[..., Any] | None, weak: Mapping[str, object]
 ) -> list[Case]:
     """Inputs of several sizes with Python's results; those that Python cannot compute are left out.
 
@@ -58,11 +65,7 @@ def cases(
         case = _case(read, slots, run, weak, params, shapes, np.random.default_rng(number + 1), number)
         if case is not None:
             out.append(case)
-    return out if any(_points_of(c) for c in out) else []
-
-
-def _points_of(case: Case) -> int:
-    return sum(int(np.size(x)) for x in case.expected)
+    return out
 
 
 def _inputs(
@@ -76,8 +79,7 @@ def _inputs(
         for p in nest.params
         if isinstance(p.type, ScalarType) and p.type.is_integer and p.name not in read.derived
     }
-    pending = {name: source for name, source in read.derived.items()}
-    for name, source in pending.items():
+    for name, source in read.derived.items():
         if isinstance(source, Shape):
             params[name] = next(values)
         else:
@@ -129,7 +131,7 @@ def _points(nest: LoopNest, params: Mapping[str, int]) -> int | None:
 
 
 def _case(
-    read: FunctionRead, slots: tuple[Slot, ...], run: Callable[..., Any], weak: Mapping[str, object],
+    read: FunctionRead, slots: tuple[Slot, ...], run: Callable[..., Any] | None, weak: Mapping[str, object],
     params: dict[str, int], shapes: dict[str, tuple[int, ...]], rng: np.random.Generator, number: int,
 ) -> Case | None:  # fmt: skip
     nest = read.nest
@@ -144,8 +146,26 @@ def _case(
     spoiled = leaves_arrays(nest, params, shapes, lambda buffer: _range(inputs[buffer]))
     if spoiled:
         return None
+    results = _by_python(read, slots, run, weak, inputs) if run is not None else None
+    if results is None:
+        results = _by_interpreter(read, inputs, params)
+    if results is None:
+        return None
+    unused = {x.name for x in nest.scalars if not x.live_after}
+    expected = tuple(None if s.name in unused else results[s.name] for s in slots)
+    return Case(tuple(inputs[s.name] for s in slots), expected)
+
+
+_Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def _by_python(
+    read: FunctionRead, slots: tuple[Slot, ...], run: Callable[..., Any], weak: Mapping[str, object],
+    inputs: _Arrays,
+) -> _Arrays | None:  # fmt: skip
+    """The loops themselves; None where Python raises, as of the square root of a negative number."""
     copies = {name: np.array(x, copy=True) for name, x in inputs.items()}
-    arguments = {}
+    arguments: dict[str, Any] = {}
     for s in slots:
         source = read.variables.get(s.name, s.name)
         if s.role == "buffer":
@@ -157,19 +177,35 @@ def _case(
             arguments[source] = weak[s.name](value) if s.name in weak else value  # type: ignore[operator]
     try:
         with np.errstate(all="ignore"):
-            results = run(**arguments)
+            results = iter(run(**arguments))
     except (ArithmeticError, ValueError, IndexError, TypeError):
         return None
-    expected = []
-    scalars = iter(results)
     for s in slots:
-        if s.role == "buffer":
-            expected.append(copies[s.name])
-        elif s.role == "scalar":
-            expected.append(cell(next(scalars), s.type))
-        else:
-            expected.append(inputs[s.name])
-    return Case(tuple(inputs[s.name] for s in slots), tuple(expected))
+        if s.role == "scalar":
+            copies[s.name] = cell(next(results), s.type)
+    return copies
+
+
+def _by_interpreter(read: FunctionRead, inputs: _Arrays, params: Mapping[str, int]) -> _Arrays | None:
+    """What the nest means, by the evaluator of the representation."""
+    nest = read.nest
+    buffers = {b.name: BufferValue(_values(inputs[b.name]), inputs[b.name].shape) for b in nest.buffers}
+    known: dict[str, Any] = {p.name: _values(inputs[p.name])[0] for p in nest.params}
+    scalars: dict[str, Any] = {s.name: _values(inputs[s.name])[0] for s in nest.scalars}
+    try:
+        run_nest(nest, known, buffers, scalars)
+    except (EvaluationError, ArithmeticError, ValueError):
+        return None
+    out = dict(inputs)
+    for b in nest.buffers:
+        out[b.name] = np.array(buffers[b.name].data, dtype=inputs[b.name].dtype).reshape(inputs[b.name].shape)
+    for s in nest.scalars:
+        out[s.name] = cell(scalars[s.name], s.type)
+    return out
+
+
+def _values(a: np.ndarray[Any, Any]) -> list[Any]:
+    return [int(x) if isinstance(x, bool) else x for x in a.reshape(-1).tolist()]
 
 
 def _range(values: np.ndarray[Any, Any]) -> tuple[int, int] | None:
@@ -183,13 +219,50 @@ def _array(
 ) -> np.ndarray[Any, Any]:
     """Positive values at first, of both signs later; integers between 0 and 3 (they may be indices)."""
     if isinstance(t, RecordType):
-        out = np.zeros(shape, dtype_of(t))
+        out: np.ndarray[Any, Any] = np.zeros(shape, dtype_of(t))
         for name, f in t.fields:
             out[name] = _array(shape, f, rng, number)
         return out
     if t.is_float:
         low = 0.25 if number < 2 else -2.0
-        return np.asarray(rng.uniform(low, 2.0, shape)).astype(dtype_of(t))
-    if t.kind == "bool":
-        return np.asarray(rng.integers(0, 2, shape)).astype(dtype_of(t))
-    return np.asarray(rng.integers(0, 4, shape)).astype(dtype_of(t))
+        values: Any = rng.uniform(low, 2.0, shape)
+    else:
+        values = rng.integers(0, 2 if t.kind == "bool" else 4, shape)
+    converted: np.ndarray[Any, Any] = np.asarray(values).astype(dtype_of(t))
+    return converted
+
+
+def interpreted_cases(read: FunctionRead, lifted: LiftedNest, slots: tuple[Slot, ...]) -> list[Case]:
+    """The same for a program that the loops do not spell out, by the reference interpreter."""
+    out: list[Case] = []
+    for number, sizes in enumerate(_SIZES):
+        made = _inputs(read, sizes, number)
+        if made is None:
+            continue
+        params, shapes = made
+        points = _points(read.nest, params)
+        if points is None or points > _MOST_INTERPRETED:
+            continue
+        rng = np.random.default_rng(number + 1)
+        inputs: _Arrays = {}
+        for s in slots:
+            if s.role == "buffer":
+                inputs[s.name] = _array(shapes[s.name], s.type, rng, number)
+            elif s.name in params:
+                inputs[s.name] = cell(params[s.name], s.type)
+            else:
+                inputs[s.name] = _array((), s.type, rng, number)
+        if leaves_arrays(read.nest, params, shapes, lambda buffer: None):
+            continue
+        names = [b.name for b in read.nest.buffers]
+        buffers = {n: BufferValue(_values(inputs[n]), inputs[n].shape) for n in names}
+        known: dict[str, Any] = {p.name: _values(inputs[p.name])[0] for p in read.nest.params}
+        try:
+            run_steps(lifted.program, known, buffers)
+        except (EvaluationError, ArithmeticError, ValueError):
+            continue
+        results = dict(inputs)
+        for name, value in buffers.items():
+            results[name] = np.array(value.data, dtype=inputs[name].dtype).reshape(inputs[name].shape)
+        out.append(Case(tuple(inputs[s.name] for s in slots), tuple(results[s.name] for s in slots)))
+    return out

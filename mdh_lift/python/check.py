@@ -29,16 +29,22 @@ def main(arguments: list[str]) -> int:
     ):
         resource.setrlimit(limit, (value, value))
     entry = load(Path(arguments[0]))
-    for n, (inputs, expected, exact) in enumerate(pickle.loads(Path(arguments[1]).read_bytes())):  # noqa: S301
+    done = 0
+    for n, (inputs, expected, exact) in enumerate(pickle.loads(Path(arguments[1]).read_bytes())):
         values = [np.array(x, copy=True) for x in inputs]
         if entry(pointers(values)) != 1:
-            print(f"the kernel declined case {n}")
-            return 1
+            if any(x.tobytes() != y.tobytes() for x, y in zip(values, inputs, strict=True)):
+                print(f"the kernel declined case {n} and wrote something all the same")
+                return 1
+            continue
+        done += 1
         for k, (got, wanted) in enumerate(zip(values, expected, strict=True)):
-            if not agree(got, np.asarray(wanted), exact):
+            if wanted is not None and not agree(got, np.asarray(wanted), exact):
                 print(f"the kernel computed something else than Python in case {n}, value {k}")
                 return 1
-    return 0
+    if not done:
+        print("the kernel declined all small inputs, so it could not be verified")
+    return 0 if done else 1
 
 
 def agree(got: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], exact: bool) -> bool:

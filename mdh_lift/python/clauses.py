@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 _WORDS: dict[object, str] = {
-    operator.add: "+", operator.mul: "*", operator.and_: "&", operator.or_: "|", operator.xor: "^", np.add: "+",
+    operator.add: "+", operator.mul: "*", operator.and_: "&", operator.or_: "|", operator.xor: "^",
+    np.add: "+",
     np.multiply: "*", np.bitwise_and: "&", np.bitwise_or: "|", np.bitwise_xor: "^", np.logical_and: "&&",
     np.logical_or: "||", np.minimum: "min", np.maximum: "max", np.fmin: "min", np.fmax: "max", min: "min",
     max: "max", sum: "+",

@@ -12,32 +12,38 @@ import ast
 import functools
 import inspect
 import os
+import sys
 import threading
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
 from frontend_py.annotations import kind_of, kind_of_text
 from frontend_py.directives import Found
+from frontend_py.factory import assigns_in_reduction, factory_program
 from frontend_py.files import PythonFile
 from frontend_py.kinds import Array, Kind, Scalar, numpy_name
 from frontend_py.nest import parts
 from frontend_py.read import FunctionRead, Refused, read_function
 from frontend_py.scopes import LocalScope
 from lifter.annotations import Directive, parse_directive
-from lifter.lift import LiftedNest
+from lifter.lift import LIFTED, LiftedNest
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_core.evaluate import EvaluationError
-from mdh_core.expr import RecordType, ScalarType
+from mdh_core.expr import Assign, Load, RecordType, ScalarType
+from mdh_core.source import SourceFile
 from mdh_lift.python import build, program
 from mdh_lift.python.bounds import leaves_arrays
 from mdh_lift.python.call import cell, dtype_of, pointers
-from mdh_lift.python.cases import cases, derived_values
+from mdh_lift.python.cases import cases, derived_values, interpreted_cases
 from mdh_lift.python.clauses import BufferType, Clause, clause_of_keyword
+from mdh_lift.python.expression import Built, Expression, interpreted, is_expression
+from mdh_lift.python.expression import build as build_expression
 from mdh_lift.python.scope import NoSource, Records, RuntimeScope, kind_of_value, source_of, type_of
 from mdh_lift.python.splicing import loops_alone, with_call
 
@@ -61,13 +67,15 @@ class Specialization:
     lifted: LiftedNest | None
     scope: RuntimeScope
     why: str = ""
+    combines: bool = False  # the MDH project's meaning of `=`: the loops in Python mean something else
     made: dict[tuple[int, ...], Made | None] = field(default_factory=dict)
     inside: dict[tuple[Any, ...], str] = field(default_factory=dict)  # sizes -> why a subscript may leave
 
-    @property
+    @functools.cached_property
     def written(self) -> frozenset[str]:
         assert self.lifted is not None
-        return frozenset(s.buffer for p in self.lifted.programs for s in p.out.stores)
+        stores = {s.buffer for p in self.lifted.programs for s in p.out.stores}
+        return frozenset(stores | program.written(self.lifted.nest.body))
 
 
 class MdhFunction:
@@ -86,6 +94,9 @@ class MdhFunction:
         self._file: PythonFile | None = None
         self._node: ast.FunctionDef | None = None
         self._records = Records()
+        self._signature = inspect.signature(function)
+        self._expression = False
+        self.problem = ""  # of the last call's subscripts
 
     # ------------------------------------------------------------------ calling
 
@@ -107,7 +118,7 @@ class MdhFunction:
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Numbers in the types that the annotations declare; arrays are checked, never converted."""
-        bound = inspect.signature(self.original).bind(*args, **kwargs)
+        bound = self._signature.bind(*args, **kwargs)
         for name, kind in self._declared.items():
             if name not in bound.arguments:
                 continue
@@ -131,7 +142,8 @@ class MdhFunction:
                 return
             wanted = numpy_name(kind.element)
             raise TypeError(
-                f"{self._where(name)} has dtype {value.dtype}, declared {wanted}; pass `{name}.astype({wanted!r})`"
+                f"{self._where(name)} has dtype {value.dtype}, declared {wanted}; "
+                f"pass `{name}.astype({wanted!r})`"
                 if not isinstance(kind.element, RecordType)
                 else f"{self._where(name)} has dtype {value.dtype}, declared {wanted}"
             )
@@ -171,7 +183,8 @@ class MdhFunction:
     def _warn(self, why: str) -> None:
         if why not in self.warned:
             self.warned.add(why)
-            warnings.warn(f"`{self.original.__name__}` runs as plain Python: {why}", MdhWarning, stacklevel=4)
+            how = "runs in the interpreter" if self._expression else "runs as plain Python"
+            warnings.warn(f"`{self.original.__name__}` {how}: {why}", MdhWarning, stacklevel=_outside())
 
     def _scope(self) -> RuntimeScope:
         assert self._file is not None
@@ -237,10 +250,48 @@ class MdhFunction:
         read = read_function(self._file, scope, found, given)
         if isinstance(read, Refused):
             return Specialization(None, None, scope, self._told(read.diagnostics))
+        if self._factory and (store := assigns_in_reduction(read.nest)) is not None:
+            return self._factory_specialization(read, store, scope)
         lifted = program.lifted(read.nest)
         if not lifted.program:
             return Specialization(None, None, scope, self._told(lifted.diagnostics))
         return Specialization(read, lifted, scope)
+
+    @property
+    def _factory(self) -> bool:
+        """The spelling of the MDH project: ``out`` and ``inp`` declare types."""
+        return any(c.buffers for c in self.clauses)
+
+    def _factory_specialization(
+        self, read: FunctionRead, store: Assign, scope: RuntimeScope
+    ) -> Specialization:
+        nest = program.prepared(read.nest)
+        try:
+            found = factory_program(nest)
+        except Refusal as refusal:
+            return Specialization(None, None, scope, self._told([refusal.diagnostic]))
+        place = store.target
+        assert isinstance(place, Load)
+        self._warn_meaning(
+            self._told(
+                [
+                    Diagnostic(
+                        "MDH404",
+                        f"`=` into `{place.buffer}` combines over the reduced dimensions here; plain Python "
+                        "would keep the last value",
+                        span=store.span,
+                        severity="warning",
+                        help="write an accumulation such as `+=` to mean the same in both",
+                    )
+                ]
+            )
+        )
+        return Specialization(read, LiftedNest(nest, LIFTED, (found,), ()), scope, combines=True)
+
+    def _warn_meaning(self, what: str) -> None:
+        if what not in self.warned:
+            self.warned.add(what)
+            warnings.warn(f"`{self.original.__name__}`: {what}", MdhWarning, stacklevel=_outside())
 
     def _told(self, diagnostics: Sequence[Diagnostic]) -> str:
         d = next((d for d in diagnostics if d.severity == "error"), diagnostics[0])
@@ -248,7 +299,7 @@ class MdhFunction:
         at = ""
         if d.span:
             line, column = self._file.source.line_col(d.span.start)
-            at = f"{os.path.basename(self._file.source.path)}:{line}:{column}: "
+            at = f"{Path(self._file.source.path).name}:{line}:{column}: "
         return f"{at}{d.code}: {d.message}" + (f" (help: {d.help})" if d.help else "")
 
     # ------------------------------------------------------------------ running
@@ -272,10 +323,12 @@ class MdhFunction:
         ints |= derived
         self._check_shapes(found, arrays, ints)
         if not self._stays_inside(found, ints, shapes, arrays):
+            if found.combines:
+                raise IndexError(f"{self.original.__name__}(): {self.problem}")
             return None
         made = self._kernel(found, ints)
         if made is None:
-            return None
+            return self._otherwise(found, ints, arrays)
         values: list[np.ndarray[Any, Any]] = []
         scalars: dict[str, np.ndarray[Any, Any]] = {}
         for p in nest.params:
@@ -287,8 +340,18 @@ class MdhFunction:
             values.append(scalars[s.name])
         if made.entry(pointers(values)) != 1:
             self._warn("the kernel declined, because arrays overlap or an `assume` does not hold")
-            return None
+            return self._otherwise(found, ints, arrays)
         return self._answers(read, scalars, variables)
+
+    def _otherwise(
+        self, found: Specialization, ints: Mapping[str, int], arrays: Mapping[str, np.ndarray[Any, Any]]
+    ) -> tuple[Any, ...] | None:
+        """Without a kernel: the loops; the interpreter where they mean something else."""
+        if not found.combines:
+            return None
+        assert found.lifted is not None
+        interpreted(found.lifted, ints, arrays)
+        return ()
 
     def _answers(
         self, read: FunctionRead, scalars: Mapping[str, np.ndarray[Any, Any]], variables: Mapping[str, Any]
@@ -301,7 +364,7 @@ class MdhFunction:
                 out.append(variables[source])
                 continue
             name, memory = by_source[source]
-            value = memory[()]
+            value: Any = memory[()]
             if memory.dtype.fields is not None:
                 old = variables[source]
                 value = np.void(value.item(), old.dtype if isinstance(old, np.void) else memory.dtype)
@@ -349,8 +412,8 @@ class MdhFunction:
                 if (a.shape[k] < wanted) if k == 0 else (a.shape[k] != wanted):
                     declared = "".join(f"[{'' if e is None else e}]" for e in b.extents)
                     raise ValueError(
-                        f"{self._where(found.read.variables[b.name])} has shape {a.shape}, declared {declared} "
-                        f"with {extent} = {wanted}"
+                        f"{self._where(found.read.variables[b.name])} has shape {a.shape}, declared "
+                        f"{declared} with {extent} = {wanted}"
                     )
 
     def _stays_inside(
@@ -377,7 +440,8 @@ class MdhFunction:
                 found.inside[key] = problem
                 if len(found.inside) > 4096:
                     found.inside.clear()
-        if problem:
+        self.problem = problem
+        if problem and not found.combines:
             self._warn(problem)
         return not problem
 
@@ -389,7 +453,7 @@ class MdhFunction:
         with self.lock:
             if size_class not in found.made:
                 try:
-                    found.made[size_class] = self._make(found.lifted, found.read, ints)
+                    found.made[size_class] = self._make(found.lifted, found.read, ints, found.combines)
                 except build.Rejected as error:
                     self._warn(str(error))
                     found.made[size_class] = None
@@ -398,8 +462,13 @@ class MdhFunction:
                     found.made[size_class] = None
             return found.made[size_class]
 
-    def _make(self, lifted: LiftedNest, read: FunctionRead, ints: dict[str, int]) -> Made:
+    def _make(self, lifted: LiftedNest, read: FunctionRead, ints: dict[str, int], combines: bool) -> Made:
         written = program.program(lifted, ints)
+        if combines:
+            path = build.library(
+                written, lifted.nest.directive.fp, lambda: interpreted_cases(read, lifted, written.slots)
+            )
+            return Made(build.load(path))
         results = tuple(read.variables[s.name] for s in lifted.nest.scalars)
         inputs = tuple(
             dict.fromkeys(read.variables[s.name] for s in written.slots if s.name not in read.derived)
@@ -413,6 +482,74 @@ class MdhFunction:
             written, lifted.nest.directive.fp, lambda: cases(read, written.slots, plain, weak)
         )
         return Made(build.load(path))
+
+
+class MdhExpression(MdhFunction):
+    """A function that builds ``out_view``, ``md_hom`` and ``inp_view``; call it with outputs, then inputs."""
+
+    def __init__(self, function: types.FunctionType, clauses: Sequence[Clause]) -> None:
+        super().__init__(function, clauses)
+        self._expression = True
+        self._built: Built | None = None
+        self._found: Specialization | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with self.lock:
+            if self._built is None:
+                self._build()
+        assert self._built is not None and self._found is not None
+        names = (*self._built.outputs, *(n for n in self._built.inputs if n not in self._built.outputs))
+        if len(args) > len(names):
+            raise TypeError(f"{self.original.__name__}() takes {len(names)} arrays: {', '.join(names)}")
+        given = dict(zip(names, args, strict=False))
+        for n, value in kwargs.items():
+            if n not in names or n in given:
+                raise TypeError(f"{self.original.__name__}() got an unexpected argument `{n}`")
+            given[n] = value
+        missing = [n for n in names if n not in given]
+        if missing:
+            raise TypeError(f"{self.original.__name__}() misses the arrays {', '.join(missing)}")
+        for b in self._built.read.nest.buffers:
+            self._check_array(b.name, given[b.name], Array(b.type, (None,) * b.rank))
+        variables = dict(given)
+        variables |= self._built.params
+        variables |= {p: given[n].shape[k] for p, (n, k) in self._built.shapes.items()}
+        self._run(self._found, variables)
+
+    def _build(self) -> None:
+        result = self.original()
+        expression = Expression(*result) if isinstance(result, tuple) and len(result) == 3 else result
+        if not isinstance(expression, Expression):
+            raise TypeError(f"{self.original.__name__}() returns no `out_view`, `md_hom`, `inp_view`")
+        directive, _ = self.directive()
+        name = self.original.__name__.removeprefix("mdh_")
+        try:
+            self._built = build_expression(name, expression, self.clauses, self._records, directive.fp)
+        except Refusal as refusal:
+            d = refusal.diagnostic
+            raise TypeError(f"{self.original.__name__}(): {d.code}: {d.message}") from None
+        except NoSource as error:
+            raise TypeError(f"{self.original.__name__}(): {error}") from None
+        scope = RuntimeScope(self.original, _NO_FILE, self._records)
+        read = replace(self._built.read, variables={**self._built.read.variables, **_same_names(self._built)})
+        self._found = Specialization(read, self._built.lifted, scope, combines=True)
+        self._results = ()
+
+
+_NO_FILE = PythonFile(SourceFile("", b""))
+
+
+def _same_names(built: Built) -> dict[str, str]:
+    return {p.name: p.name for p in built.read.nest.params}
+
+
+def _outside() -> int:
+    """How many frames up the first one is that is not ours."""
+    here = str(Path(__file__).parent)
+    level, frame = 0, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
+        level, frame = level + 1, frame.f_back
+    return level + 1
 
 
 def _number(name: str, value: object, dtype: np.dtype[Any]) -> Any:
@@ -452,7 +589,7 @@ def mdh(*clauses: object, **keywords: object) -> Callable[[Callable[..., Any]], 
 def mdh(*clauses: Any, **keywords: Any) -> Any:
     """Decorates a function whose loops are to be lifted; see docs/python.md."""
     if len(clauses) == 1 and isinstance(clauses[0], types.FunctionType) and not keywords:
-        return MdhFunction(clauses[0], ())
+        return (MdhExpression if is_expression(clauses[0]) else MdhFunction)(clauses[0], ())
     items: list[Clause] = []
     for c in clauses:
         if isinstance(c, str):
@@ -471,6 +608,7 @@ def mdh(*clauses: Any, **keywords: Any) -> Any:
     def decorate(function: Callable[..., Any]) -> MdhFunction:
         if not isinstance(function, types.FunctionType):
             raise TypeError("@mdh decorates functions")
-        return MdhFunction(function, given)
+        made = MdhExpression if is_expression(function) else MdhFunction
+        return made(function, given)
 
     return decorate

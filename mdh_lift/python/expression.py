@@ -128,7 +128,7 @@ class _Views:
     def __getitem__(self, types_: Any) -> Callable[..., View]:
         return self
 
-    def __call__(self, **accesses: Any) -> View:  # type: ignore[override]
+    def __call__(self, **accesses: Any) -> View:
         given = {n: list(a) if isinstance(a, list | tuple) else [a] for n, a in accesses.items()}
         return View(given)
 
@@ -196,7 +196,8 @@ class _Reader(Statements):
 
     def __init__(
         self, file: PythonFile, scope: Scope, node: ast.FunctionDef, types_: Types,
-        sources: Mapping[str, Callable[[str, int], Expr | None]], dims: Mapping[str, str], functions: Functions,
+        sources: Mapping[str, Callable[[str, int], Expr | None]], dims: Mapping[str, str],
+        functions: Functions,
     ) -> None:  # fmt: skip
         super().__init__(file, scope, Names(frozenset(dims.values())), types_)
         self.target = node.args.args[0].arg
@@ -326,23 +327,25 @@ def build(name: str, e: Expression, clauses: Sequence[Clause], records: Records,
             return None
         return Operand(numbers[key][k], element[key])
 
-    functions = Functions()
+    pure = Functions()
     called: tuple[str, ...] = ()
     if isinstance(e.hom.function, types.FunctionType):
-        body, results, called = _read(e.hom.function, records, [operand], dims, functions)
+        body, results, called = _read(e.hom.function, records, [operand], dims, pure)
     else:
         body, results = (), {next(iter(outputs)): _all_operands(e.hom.function, accesses, element)}
     missing = set(outputs) - set(results)
     if missing:
         raise refuse("MDH408", f"the scalar function gives no value for `{sorted(missing)[0]}`")
     values = tuple(
-        operators.cast(results[n].expr, t, NO_SPAN) if isinstance(t := element[n], ScalarType) else results[n].expr
+        operators.cast(results[n].expr, t, NO_SPAN)
+        if isinstance(t := element[n], ScalarType)
+        else results[n].expr
         for n in outputs
     )
     kinds = tuple(element[n] for n in outputs)
     if len(e.hom.operators) != len(dims) or len(e.hom.sizes) != len(dims):
         raise refuse("MDH403", f"{len(e.hom.operators)} combine operators for {len(dims)} dimensions")
-    combine = tuple(_operator(op, tuple(outputs), kinds, records, functions) for op in e.hom.operators)
+    combine = tuple(_operator(op, tuple(outputs), kinds, records, pure) for op in e.hom.operators)
     params = (*(Param(p, INT64, p) for p in sizes.values()), *(Param(p, INT64, p) for p in shapes))
     program = MdhProgram(
         name, params, tuple(buffers), InputView(tuple(accesses)),
@@ -351,14 +354,12 @@ def build(name: str, e: Expression, clauses: Sequence[Clause], records: Records,
             (None,) * len(outputs),
             tuple(Store(n, index, Result(c, kinds[c])) for c, (n, index) in enumerate(outputs.items())),
         ),
-        functions.closure(called), fp,
+        pure.closure(called), fp,
     )  # fmt: skip
     broken = verify(program)
     if broken:
         raise refuse("MDH209", broken[0])
-    nest = LoopNest(
-        name, name, "0", params, tuple(buffers), (), _touching(program, sizes), program.functions
-    )
+    nest = LoopNest(name, name, "0", params, tuple(buffers), (), _touching(program, sizes), program.functions)
     read = FunctionRead(nest, None, {}, {b.name: b.name for b in buffers})  # type: ignore[arg-type]
     lifted = LiftedNest(nest, LIFTED, (program,), ())
     values_of = {sizes[d]: n for d, n in zip(dims, e.hom.sizes, strict=True)}
@@ -453,9 +454,10 @@ def _user_combine(
 def _touching(p: MdhProgram, sizes: Mapping[str, str]) -> tuple[NestStmt, ...]:
     """Loops that touch what the program touches: what its subscripts are checked with."""
     types_ = {b.name: b.type for b in p.buffers}
+    touched = [*((a.buffer, a.index) for a in p.inp.accesses), *((s.buffer, s.index) for s in p.out.stores)]
     body: tuple[NestStmt, ...] = tuple(
-        Assign(Var("mdh_touched", INT64), Load(a.buffer, tuple(map(affine_expr, a.index)), types_[a.buffer]))
-        for a in (*p.inp.accesses, *p.out.stores)
+        Assign(Var("mdh_touched", INT64), Load(buffer, tuple(map(affine_expr, index)), types_[buffer]))
+        for buffer, index in touched
     )
     for d in reversed(p.hom.dims):
         body = (Loop(d.name, INT64, Const(0, INT64), Var(sizes[d.name], INT64), 1, body, d.name),)
@@ -465,9 +467,13 @@ def _touching(p: MdhProgram, sizes: Mapping[str, str]) -> tuple[NestStmt, ...]:
 # --------------------------------------------------------------------------- by the interpreter
 
 
-def interpreted(lifted: LiftedNest, params: Mapping[str, int], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+def interpreted(
+    lifted: LiftedNest, params: Mapping[str, int], arrays: Mapping[str, np.ndarray[Any, Any]]
+) -> None:
     """The reference interpreter on arrays; slow."""
-    values = {name: BufferValue([_plain(x) for x in a.reshape(-1).tolist()], a.shape) for name, a in arrays.items()}
+    values = {
+        name: BufferValue([_plain(x) for x in a.reshape(-1).tolist()], a.shape) for name, a in arrays.items()
+    }
     run_steps(lifted.program, params, values)
     for p in lifted.programs:
         for s in p.out.stores:
@@ -477,5 +483,3 @@ def interpreted(lifted: LiftedNest, params: Mapping[str, int], arrays: Mapping[s
 
 def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
-
-

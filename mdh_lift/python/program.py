@@ -13,12 +13,17 @@ from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lowering.machine import this_machine
 from mdh_core.expr import (
+    Assign,
     Expr,
     Function,
+    If,
+    Load,
     RecordType,
     Stmt,
     Type,
     Var,
+    While,
+    base_of,
     children,
     stmt_exprs,
 )
@@ -121,9 +126,10 @@ def _records(nest: LoopNest) -> Iterator[str]:
 
 
 def _record_types(nest: LoopNest) -> Iterator[RecordType]:
-    for b in (*nest.buffers, *nest.scalars, *nest.params):
-        if isinstance(b.type, RecordType):
-            yield b.type
+    named: tuple[Type, ...] = (
+        *(b.type for b in nest.buffers), *(s.type for s in nest.scalars), *(p.type for p in nest.params)
+    )  # fmt: skip
+    yield from (t for t in named if isinstance(t, RecordType))
     for f in nest.functions:
         for t in (f.type, *(t for _, t in f.params)):
             if isinstance(t, RecordType):
@@ -138,6 +144,24 @@ def _exprs(body: Sequence[NestStmt | Stmt]) -> Iterator[Expr]:
             yield from _exprs(s.body)
         else:
             yield from stmt_exprs((s,))
+
+
+def written(body: Sequence[NestStmt | Stmt]) -> set[str]:
+    """Buffers that statements store to."""
+    out: set[str] = set()
+    for s in body:
+        match s:
+            case Assign(target=target):
+                base = base_of(target)
+                if isinstance(base, Load):
+                    out.add(base.buffer)
+            case If(then=then, other=other):
+                out |= written((*then, *other))
+            case While(body=inner):
+                out |= written(inner)
+            case Loop(body=nested):
+                out |= written(nested)
+    return out
 
 
 def _of_exprs(exprs: Iterator[Expr]) -> Iterator[RecordType]:

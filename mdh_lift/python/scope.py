@@ -11,7 +11,6 @@ import builtins
 import inspect
 import linecache
 import types
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,8 +80,9 @@ class Records:
         """None where the fields do not lie as in a C struct, or are no numbers."""
         fields: list[tuple[str, ScalarType]] = []
         offset, alignment = 0, 1
+        described: Any = dtype.fields
         for field_name in dtype.names or ():
-            inner, at = dtype.fields[field_name][:2]  # type: ignore[index]
+            inner, at = described[field_name][:2]
             t = scalar_of(inner)
             if t is None or not field_name.isidentifier():
                 return None
@@ -95,7 +95,8 @@ class Records:
         if not fields or dtype.itemsize != -(-offset // alignment) * alignment:
             return None
         if dtype not in self.names:
-            given = (dtype.metadata or {}).get("c_type") or name or f"mdh_record_{len(self.names)}"
+            metadata: dict[str, Any] = dict(dtype.metadata or {})
+            given = metadata.get("c_type") or name or f"mdh_record_{len(self.names)}"
             self.names[dtype] = str(given)
         return RecordType(self.names[dtype], tuple(fields))
 

@@ -79,10 +79,10 @@ def _rebuilt(
         None if d is None else _placed(ast.Constant(None), body[0]) for d in new.args.kw_defaults
     ]
     free = function.__code__.co_freevars
+    given = ast.arguments([], [ast.arg(n) for n in (_CALL, *free)], None, [], [], None, [])
     outer = ast.FunctionDef(
-        name="mdh_outer", args=ast.arguments([], [ast.arg(n) for n in (_CALL, *free)], None, [], [], None, []),
-        body=[new], decorator_list=[], returns=None, type_comment=None,
-    )  # fmt: skip
+        name="mdh_outer", args=given, body=[new], decorator_list=[], returns=None, type_comment=None
+    )
     if hasattr(outer, "type_params"):
         outer.type_params = []
     module = ast.Module([outer], [])

@@ -1,0 +1,302 @@
+"""The certificate of one nest: its steps do what its loops do, and its stages what its steps do.
+
+    nest  ->  steps     terms of both compared at small sizes; dependences for all sizes where they are affine
+    steps ->  stages    obligations of ``stages`` for all sizes; terms compared at small sizes
+
+Nothing here is the lifter's or the lowering's own code: it sees their results as data.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from certify import stages, traces
+from certify.obligations import CHECKED, REFUTED, UNKNOWN, Certificate, Obligation
+from certify.operators import identity
+from certify.sets import at_least
+from certify.source import instances
+from certify.stages import Known, program_obligations, stage_obligations
+from certify.terms import Terms
+from certify.traces import Difference
+from certify.values import Budget, TooLong
+from lifter.loop_nest import Loop, LoopNest
+from lowering.lower import Lowered
+from mdh_core.evaluate import EvaluationError, Value
+from mdh_core.expr import (
+    Affine,
+    Assign,
+    Constraint,
+    Declare,
+    Expr,
+    If,
+    Load,
+    ScalarType,
+    Stmt,
+    Type,
+    Var,
+    While,
+    as_affine,
+    base_of,
+    walk,
+)
+from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Step
+
+SAME = "the steps compute what the nest computes"
+STAGES = "the stages compute the program"
+GATHER = "what is read at computed indices is not written"
+SIZES = (0, 1, 2, None, 3, None, 4, None, None, None, None, None)  # None: different sizes from 1 to 5
+BUDGET = 40_000  # operations of one run
+ENOUGH = 120_000  # of all runs of one comparison
+
+
+def certificate(nest: LoopNest, steps: Sequence[Step], lowered: Sequence[Lowered] = ()) -> Certificate:
+    """``lowered``: the stages of each program, in the order of the text; none: the steps alone are examined."""
+    out = [same_computations(nest, steps)]
+    touched = _touched(nest)
+    programs = list(_placed(steps, ()))
+    for k, (program, hosts) in enumerate(programs):
+        subject = program.name if len(programs) == 1 else f"{program.name}, program {k + 1}"
+        known = Known(hosts, touched)
+        function = program.hom.function
+        shown = None if function is None else identity(function, program.functions, subject)
+        out += [shown] if shown is not None else []
+        out += list(program_obligations(program, known, subject))
+        out += list(_gathers(program, subject))
+        if k < len(lowered):
+            out += list(stage_obligations(program, lowered[k], known, subject))
+            out += [same_stages(program, lowered[k], known, subject)]
+    if lowered and len(lowered) != len(programs):
+        out.append(
+            Obligation(nest.name, STAGES, REFUTED, "", f"{len(programs)} programs, {len(lowered)} of them lowered")
+        )
+    return Certificate(tuple(out))
+
+
+def _placed(
+    steps: Sequence[Step], hosts: tuple[Constraint, ...]
+) -> Iterator[tuple[MdhProgram, tuple[Constraint, ...]]]:
+    """Each program with what is known about the iterators of the host loops around it."""
+    for s in steps:
+        if isinstance(s, MdhProgram):
+            yield s, hosts
+        elif isinstance(s, HostLoop):
+            i = Affine.of(s.iterator)
+            yield from _placed(s.body, (*hosts, at_least(i), at_least(s.size.span - 1 - i * s.size.step)))
+
+
+def _touched(nest: LoopNest) -> tuple[tuple[str, tuple[tuple[tuple[Constraint, ...], tuple[Affine, ...]], ...]], ...]:
+    """The cells that the source surely touches, by buffer."""
+    out: dict[str, list[tuple[tuple[Constraint, ...], tuple[Affine, ...]]]] = {}
+    for x in instances(nest):
+        if x.exact:
+            for cell in (*x.reads, *([x.write] if x.write is not None else [])):
+                if cell.index is not None and not cell.scalar:
+                    out.setdefault(cell.name, []).append((x.rows, cell.index))
+    return tuple((name, tuple(uses)) for name, uses in out.items())
+
+
+def _gathers(program: MdhProgram, subject: str) -> Iterator[Obligation]:
+    loaded = stages.indirect(program)
+    if loaded:
+        written = loaded & {s.buffer for s in program.out.stores}
+        if written:
+            yield Obligation(subject, GATHER, REFUTED, "", ", ".join(sorted(written)))
+        else:
+            yield Obligation(subject, GATHER, "proved")
+
+
+# --------------------------------------------------------------------------- comparing computations
+
+
+def same_computations(nest: LoopNest, steps: Sequence[Step]) -> Obligation:
+    """The nest and its steps leave the same terms in every cell and every live scalar."""
+    types: dict[str, Type] = {b.name: b.type for b in nest.buffers} | {s.name: s.type for s in nest.scalars}
+    own = {b.name: b.type for b in buffers_of(steps) if b.name not in types}
+    free = traces.free_operations(steps)
+    watched = [b.name for b in nest.buffers] + [s.name for s in nest.scalars if s.live_after]
+    indices = frozenset(_indirect(nest))
+
+    def once(params: dict[str, Value], seed: int, budget: Budget) -> Difference | None:
+        terms = Terms(free)
+        before = traces.Memory(terms, types | own, seed, indices, frozenset(own))
+        values = _parameters(terms, nest, params)
+        source = traces.Run(terms, budget, before.copy(), values)
+        after = traces.run_source(nest, source)
+        for name, x in after.items():
+            source.memory.cells[name, 0] = x
+        allowed = source.memory.touched | {(s.name, 0) for s in nest.scalars}
+        got = traces.Run(terms, budget, before.copy(), values, allowed)
+        traces.run_steps(steps, got)
+        return traces.difference(terms, source.memory, got.memory, watched)
+
+    def usable(params: dict[str, Value]) -> bool:
+        return _assumptions(steps, {n: v for n, v in params.items() if isinstance(v, int)})
+
+    params = tuple((p.name, p.type) for p in nest.params)
+    chooses = traces.chooses(nest.body) or any(traces.program_chooses(p) for p, _ in _placed(steps, ()))
+    return Comparison(params, once, usable, chooses).compared(nest.name, SAME)
+
+
+def same_stages(program: MdhProgram, lowered: Lowered, known: Known, subject: str) -> Obligation:
+    """The program by definition and its stages, loop by loop, leave the same terms in every cell."""
+    types: dict[str, Type] = {b.name: b.type for b in program.buffers}
+    own = {b.name: b.type for b in lowered.temporaries}
+    free = traces.free_operations((program,))
+    indices = frozenset(b.name for b in program.buffers if b.name in stages.indices_of(program))
+
+    def once(params: dict[str, Value], seed: int, budget: Budget) -> Difference | None:
+        terms = Terms(free)
+        before = traces.Memory(terms, types | own, seed, indices, frozenset(own))
+        values = {n: (v, _term(terms, n, v, program)) for n, v in params.items()}
+        whole = traces.Run(terms, budget, before.copy(), dict(values))
+        traces.run_program(program, whole)
+        got = traces.Run(terms, budget, before.copy(), dict(values), set(whole.memory.touched))
+        traces.run_stages(lowered, got)
+        return traces.difference(terms, whole.memory, got.memory, list(types))
+
+    def usable(params: dict[str, Value]) -> bool:
+        ints = {n: v for n, v in params.items() if isinstance(v, int)}
+        inside = all(c.holds(ints) for c in known.rows if c.names <= ints.keys())
+        return inside and _assumptions((program,), ints)
+
+    params = tuple((p.name, p.type) for p in program.params)
+    return Comparison(params, once, usable, traces.program_chooses(program)).compared(subject, STAGES)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``once``: the difference between the two sides for some parameters; ``usable``: may these be given?
+
+    ``chooses``: comparisons of data decide what is computed, so that equal numbers may have come about in
+    two ways.
+    """
+
+    params: tuple[tuple[str, Type], ...]
+    once: Callable[[dict[str, Value], int, Budget], Difference | None]
+    usable: Callable[[dict[str, Value]], bool]
+    chooses: bool
+
+    def compared(self, subject: str, name: str) -> Obligation:
+        """At several sizes; what could not be run there does not count."""
+        rng = random.Random(7)
+        runs, largest, left, why = 0, 0, ENOUGH, ""
+        tried: set[object] = set()
+        too_long: list[tuple[int, ...]] = []
+        only_numbers = ""
+        for seed, n in enumerate(SIZES):
+            values = traces.parameter_values(self.params, rng, n)
+            sizes = tuple((k, v) for k, v in values.items() if isinstance(v, int))
+            numbers = tuple(v for _, v in sizes)
+            if left < 0 or any(all(a >= b for a, b in zip(numbers, t, strict=True)) for t in too_long):
+                continue
+            if (numbers in tried and sizes) or (not sizes and seed > 2) or not self.usable(values):
+                continue
+            tried.add(numbers)
+            budget = Budget(BUDGET)
+            shown = ", ".join(f"{k} = {v}" for k, v in sizes) or "its constant sizes"
+            try:
+                found = self.once(values, seed, budget)
+            except traces.Fault as fault:
+                return Obligation(subject, name, REFUTED, "trace", f"at {shown}: {fault}")
+            except TooLong:
+                why = f"too long at {shown}"
+                too_long.append(numbers)
+                left -= BUDGET
+                continue
+            except (EvaluationError, RecursionError, OverflowError, ZeroDivisionError) as error:
+                why = f"no value at {shown}: {error}"
+                continue
+            left -= BUDGET - budget.left
+            if found is not None and (found.numbers or not self.chooses):
+                return Obligation(subject, name, REFUTED, "trace", f"at {shown}: {found.text}")
+            only_numbers = only_numbers or ("" if found is None else found.text)
+            runs += 1
+            largest = max([largest, *numbers])
+        if not runs:
+            return Obligation(subject, name, UNKNOWN, "trace", why or "the assumptions hold for no small sizes")
+        detail = f"{runs} runs with sizes up to {largest}"
+        if only_numbers:
+            return Obligation(subject, name, CHECKED, "numbers", f"{detail}; {only_numbers}, equal in number")
+        return Obligation(subject, name, CHECKED, "trace", detail)
+
+
+def _parameters(terms: Terms, nest: LoopNest, params: dict[str, Value]) -> dict[str, traces.Traced]:
+    types = {p.name: p.type for p in nest.params}
+    return {n: (v, _parameter(terms, n, v, types[n])) for n, v in params.items()}
+
+
+def _term(terms: Terms, name: str, value: Value, program: MdhProgram) -> int:
+    return _parameter(terms, name, value, next(p.type for p in program.params if p.name == name))
+
+
+def _parameter(terms: Terms, name: str, value: Value, t: Type) -> int:
+    return terms.number(value, t) if isinstance(value, int) else terms.node("param", name)
+
+
+def _assumptions(steps: Sequence[Step], ints: dict[str, int]) -> bool:
+    """Of all programs, in all iterations of host loops."""
+    for s in steps:
+        if isinstance(s, MdhProgram) and any(a.evaluate(ints) < 0 for a in s.assumptions):
+            return False
+        if isinstance(s, HostLoop):
+            for i in range(s.size.evaluate(ints)):
+                if not _assumptions(s.body, {**ints, s.iterator: i}):
+                    return False
+    return True
+
+
+def buffers_of(steps: Sequence[Step]) -> Iterator[Buffer]:
+    for s in steps:
+        if isinstance(s, HostLoop):
+            yield from buffers_of(s.body)
+        else:
+            yield from s.buffers
+
+
+def _indirect(nest: LoopNest) -> set[str]:
+    """Integer buffers, if any subscript or bound is computed from data."""
+    computed = False
+
+    def look(e: Expr) -> None:
+        nonlocal computed
+        for n in walk(e):
+            if isinstance(n, Load):
+                computed |= any(as_affine(i) is None or _has_load(i) for i in n.index)
+
+    def visit(body: Sequence[Stmt | Loop]) -> None:
+        nonlocal computed
+        for s in body:
+            match s:
+                case Loop():
+                    computed |= _has_load(s.lower) or _has_load(s.upper)
+                    visit(s.body)
+                case Declare(value=value):
+                    if value is not None:
+                        look(value)
+                case Assign(target=target, value=value):
+                    look(value)
+                    base = base_of(target)
+                    if isinstance(base, Load):
+                        look(base)
+                    elif isinstance(base, Var) and isinstance(base.type, ScalarType) and base.type.is_integer:
+                        computed |= _has_load(value)
+                case If(cond=cond, then=then, other=other):
+                    look(cond)
+                    visit(then)
+                    visit(other)
+                case While(cond=cond, body=inner):
+                    look(cond)
+                    visit(inner)
+                case _:
+                    pass
+
+    visit(nest.body)
+    if not computed:
+        return set()
+    return {b.name for b in nest.buffers if isinstance(b.type, ScalarType) and b.type.is_integer}
+
+
+def _has_load(e: Expr) -> bool:
+    return any(isinstance(n, Load) for n in walk(e))
