@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from certify import stages, traces
-from certify.obligations import CHECKED, REFUTED, UNKNOWN, Certificate, Obligation
+from certify.dependences import NotMapped, violated
+from certify.obligations import CHECKED, PROVED, REFUTED, UNKNOWN, Certificate, Obligation
 from certify.operators import identity
-from certify.sets import at_least
+from certify.sets import GaveUp, at_least
 from certify.source import instances
 from certify.stages import Known, program_obligations, stage_obligations
 from certify.terms import Terms
@@ -44,6 +45,7 @@ from mdh_core.expr import (
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Step
 
 SAME = "the steps compute what the nest computes"
+DEPENDENCES = "every dependence is respected"
 STAGES = "the stages compute the program"
 GATHER = "what is read at computed indices is not written"
 SIZES = (0, 1, 2, None, 3, None, 4, None, None, None, None, None)  # None: different sizes from 1 to 5
@@ -53,12 +55,14 @@ ENOUGH = 120_000  # of all runs of one comparison
 
 def certificate(nest: LoopNest, steps: Sequence[Step], lowered: Sequence[Lowered] = ()) -> Certificate:
     """``lowered``: the stages of each program, in the order of the text; none: the steps alone are examined."""
-    out = [same_computations(nest, steps)]
+    traced = same_computations(nest, steps)
+    out = [traced, dependences(nest, steps, traced)]
     touched = _touched(nest)
+    own = {b.name for b in buffers_of(steps)} - {b.name for b in nest.buffers} - {x.name for x in nest.scalars}
     programs = list(_placed(steps, ()))
     for k, (program, hosts) in enumerate(programs):
         subject = program.name if len(programs) == 1 else f"{program.name}, program {k + 1}"
-        known = Known(hosts, touched)
+        known = Known(hosts, touched, frozenset(own))
         function = program.hom.function
         shown = None if function is None else identity(function, program.functions, subject)
         out += [shown] if shown is not None else []
@@ -105,6 +109,19 @@ def _gathers(program: MdhProgram, subject: str) -> Iterator[Obligation]:
             yield Obligation(subject, GATHER, REFUTED, "", ", ".join(sorted(written)))
         else:
             yield Obligation(subject, GATHER, "proved")
+
+
+def dependences(nest: LoopNest, steps: Sequence[Step], traced: Obligation) -> Obligation:
+    """For all sizes where every statement has its program; else as the comparison of computations found."""
+    try:
+        bad = violated(nest, steps)
+    except (NotMapped, GaveUp) as why:
+        if traced.status == CHECKED:
+            return Obligation(nest.name, DEPENDENCES, CHECKED, traced.method, f"{traced.detail}; no proof: {why}")
+        return Obligation(nest.name, DEPENDENCES, UNKNOWN, "sets", f"{why}")
+    if bad is None:
+        return Obligation(nest.name, DEPENDENCES, PROVED, "sets")
+    return Obligation(nest.name, DEPENDENCES, REFUTED, "sets", bad)
 
 
 # --------------------------------------------------------------------------- comparing computations
@@ -178,6 +195,15 @@ class Comparison:
     usable: Callable[[dict[str, Value]], bool]
     chooses: bool
 
+    def _values(self, rng: random.Random, n: int | None) -> dict[str, Value]:
+        """Parameters; where they may differ, ones that may be given, if any are found."""
+        values = traces.parameter_values(self.params, rng, n)
+        for _ in range(100):
+            if n is not None or self.usable(values):
+                break
+            values = traces.parameter_values(self.params, rng, n)
+        return values
+
     def compared(self, subject: str, name: str) -> Obligation:
         """At several sizes; what could not be run there does not count."""
         rng = random.Random(7)
@@ -186,7 +212,7 @@ class Comparison:
         too_long: list[tuple[int, ...]] = []
         only_numbers = ""
         for seed, n in enumerate(SIZES):
-            values = traces.parameter_values(self.params, rng, n)
+            values = self._values(rng, n)
             sizes = tuple((k, v) for k, v in values.items() if isinstance(v, int))
             numbers = tuple(v for _, v in sizes)
             if left < 0 or any(all(a >= b for a, b in zip(numbers, t, strict=True)) for t in too_long):

@@ -32,10 +32,14 @@ ORDER = "order of inexact or scanned points"
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Where a program stands: constraints on host iterators, and the cells that the source touches."""
+    """Where a program stands: constraints on host iterators, the cells that the source touches.
+
+    own   names of temporaries; these have one element at least
+    """
 
     rows: tuple[Constraint, ...] = ()
     touched: tuple[tuple[str, tuple[tuple[tuple[Constraint, ...], tuple[Affine, ...]], ...]], ...] = ()
+    own: frozenset[str] = frozenset()
 
 
 def size_rows(d: Dim, index: Affine) -> list[Constraint]:
@@ -300,7 +304,8 @@ def _bounds(program: MdhProgram, known: Known, context: System) -> str | None:
             outside = [below(i, Affine())] if extent is not None or k > 0 or b.distinct else []
             outside += [at_least(i - extent)] if extent is not None else []
             for c in outside:
-                bad = find([*rows, c])
+                least = [at_least(i, 1)] if buffer in known.own and b.rank == 1 and extent is not None else []
+                bad = find([*rows, c, *(least if c is outside[-1] else [])])
                 if bad is not None and not _touched_by_source(touched.get(buffer, ()), rows, cell):
                     return f"`{buffer}`, index {k + 1} is {i} of {extent}: {shown(bad)}"
     return None

@@ -427,6 +427,8 @@ class NestText(CellsText):
         program = self.program
         if self.function is not None or any(s.at_last for s in program.out.stores):
             return False
+        if self.nest.packs:  # copies hold what the tile reads where it stands
+            return False
         written = {s.buffer for s in program.out.stores}
         read = {a.buffer for a in program.inp.accesses}
         read |= {n.buffer for s in program.out.stores for n in walk(s.value) if isinstance(n, Load)}

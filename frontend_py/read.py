@@ -16,7 +16,7 @@ from frontend_py.annotations import kind_of
 from frontend_py.directives import Found, decorated
 from frontend_py.expressions import Expressions
 from frontend_py.files import PythonFile, Scope, UserFunction
-from frontend_py.flow import assigned_in
+from frontend_py.flow import assigned_in, names_in
 from frontend_py.kinds import Array, Kind, Scalar
 from frontend_py.nest import NestReader, Parts, Shape, parts
 from frontend_py.operators import Val
@@ -83,6 +83,8 @@ def read(source: SourceFile) -> ReadResult:
     refused: list[Refused] = []
     ordinals: dict[str, int] = {}
     for found in directives:
+        if is_expression(found.function):
+            continue
         name = found.function.name
         ordinal = ordinals.get(name, 0)
         ordinals[name] = ordinal + 1
@@ -94,8 +96,17 @@ def read(source: SourceFile) -> ReadResult:
     return ReadResult(tuple(nests), tuple(refused))
 
 
+def is_expression(node: ast.FunctionDef) -> bool:
+    """Does a function build ``out_view``, ``md_hom``, ``inp_view`` instead of looping?"""
+    return not node.args.args and parts(node) is None and "md_hom" in names_in(node.body)
+
+
 def read_function(
-    file: PythonFile, scope: Scope, found: Found, kinds: Mapping[str, Kind] | None = None, ordinal: int = 0
+    file: PythonFile,
+    scope: Scope,
+    found: Found,
+    kinds: Mapping[str, Kind] | None = None,
+    ordinal: int = 0,
 ) -> FunctionRead | Refused:
     """The nest of one function; ``kinds``: what parameters and variables before the nest are known to be."""
     label = found.directive.label or str(ordinal)

@@ -45,6 +45,7 @@ from mdh_core.expr import (
     Constraint,
     Declare,
     Expr,
+    If,
     Load,
     Return,
     ScalarType,
@@ -54,6 +55,7 @@ from mdh_core.expr import (
     Var,
     affine_expr,
     rewrite,
+    variables,
     walk,
 )
 from mdh_core.ir import Buffer
@@ -73,7 +75,11 @@ def distribute(loop: Loop, normal: NormalNest) -> list[list[int]] | None:
         for b in found:
             if a.number != b.number and depends(normal, a, b):
                 edges.add((a.number, b.number))
-    names = [mentioned((s,)) for s in nodes]
+    around = list(_paths((loop,), ()))
+    names = [
+        mentioned((s,)) | {v for x in path for e in (x.lower, x.upper) for v in variables(e)}
+        for s, path in zip(nodes, around, strict=True)
+    ]
     assigned = [assigned_scalars((s,)) for s in nodes]
     for p in range(len(nodes)):
         for q in range(p + 1, len(nodes)):
@@ -211,7 +217,12 @@ def unrolled(
             else:
                 parts += _with(s, name, following)
         body = (replace(inner, body=tuple(parts)),)
-        before.append(Assign(Load(new, (Const(0, INT64),), t), Var(name, t), update.span))
+        start = Assign(Load(new, (Const(0, INT64),), t), Var(name, t), update.span)
+        if satisfiable([*normal.context, Constraint(-axis.size.span - 1)]):
+            there = Binary(">=", affine_expr(axis.size.span), Const(0, INT64), INT32)
+            before.append(If(there, (start,), (), update.span))
+        else:
+            before.append(start)
         if name in outside:
             span = affine_expr(axis.size.span)
             some = Binary(">", span, Const(0, INT64), INT32)

@@ -56,6 +56,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH212", "error", "type is not supported", "Values are `float`, `double`, (unsigned) integers of 8 to 64 bits, `_Bool`, and structs of these."),
     ("MDH213", "error", "nest reads what another iteration writes", "A cell is read in one iteration and written in another, so the iterations depend on one another's order. Write to a second buffer, or mark the dimension as `ps` if it is a scan."),
     ("MDH214", "error", "index depends on data", "A subscript that is itself read from memory, such as `x[idx[i]]`, is not lifted."),
+    ("MDH215", "error", "analysis took too long", "The analysis of the nest was stopped after the time that `lift.seconds` in the configuration allows. Directives before smaller parts of the nest make it quicker."),
     # 3xx meaning at risk
     ("MDH301", "info", "floating-point operations are reassociated", "A reduction over floating-point values is computed in another order than written, so the last digits may differ. `fp(exact)` forbids it, `fp(deterministic)` fixes the order.", 0),
     ("MDH303", "warning", "index leaves the declared extent", "For some iteration an index is outside the array's declared extents; in C the behaviour is undefined."),

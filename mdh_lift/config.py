@@ -45,6 +45,7 @@ class Tune(_Table, frozen=True):
 
 class Lift(_Table, frozen=True):
     accept: list[str] = msgspec.field(default_factory=list)  # other directives that count: scop, omp, acc
+    seconds: float = 30.0  # wall time for the analysis of one nest; 0: no limit
 
 
 class Splice(_Table, frozen=True):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from mdh_lift.config import Config
 from mdh_lift.files import read_source
 from mdh_lift.findings import Finding
 from mdh_lift.splice import Original, Region, SplicePart, original, region_name, regions, revert, splice
+from mdh_lift.within import Broken, TooLong, each_within
 from tuning import lock as locks
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
@@ -117,13 +118,32 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
     result = read(text, command, options.config.lift.accept)  # SourceFile -> LoopNests, each with exact spans
     found = regions(source.data)
     place = _Place(source, bare)
-    nests = [_report(place, checked(lift(nest)), found) for nest in result.nests]  # LoopNest -> LiftedNest
+    lifted = _lifted_within(result.nests, options.config.lift.seconds)  # LoopNest -> LiftedNest
+    nests = [_report(place, checked(nest), found) for nest in lifted]
     nests += [_refused(place, refused, found) for refused in result.refused]
     nests.sort(key=lambda n: n.line)
     findings = [place.finding(d) for d in result.diagnostics]
     if not any(f.diagnostic.severity == "error" for f in findings):
         findings += _orphans(source, found, {region_name(short_name(n.name)) for n in nests})
     return FileReport(source, bare, command, tuple(nests), tuple(findings))
+
+
+def _lifted_within(nests: Sequence[LoopNest], seconds: float) -> Iterator[LiftedNest]:
+    """Every nest lifted; one that takes too long is refused."""
+    for nest, answer in zip(nests, each_within(seconds, lift, nests), strict=True):
+        match answer:
+            case LiftedNest():
+                yield answer
+            case TooLong():
+                yield _refused_nest(nest, f"the analysis took longer than {seconds:g} seconds")
+            case Broken(reason=reason):
+                yield _refused_nest(nest, f"the analysis ended with {reason}")
+
+
+def _refused_nest(nest: LoopNest, message: str) -> LiftedNest:
+    d = Diagnostic("MDH215", message, nest.file, nest.span,
+                   help="put directives before parts of the nest, or raise `lift.seconds`")  # fmt: skip
+    return LiftedNest(nest, "refused", (), (d,))
 
 
 def _without_regions(source: SourceFile) -> Original:

@@ -1,7 +1,5 @@
 """The decorator ``@mdh``: every twin of the corpus against plain Python, errors, fallbacks, caching."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import tomllib
@@ -206,6 +204,19 @@ def test_results_have_the_types_of_plain_python() -> None:
         assert got == wanted
 
 
+def test_names_of_the_loops_may_be_used_again() -> None:
+    @mdh
+    def f(x):
+        t = 1.0
+        for i in range(len(x)):
+            u = x[i] * 2
+            x[i] = u
+        u = t + 1
+        return u, t
+
+    assert quiet(f, np.ones(3)) == (2.0, 1.0)
+
+
 def test_globals_and_closures_may_change() -> None:
     def make(factor: float) -> Any:
         @mdh
@@ -261,7 +272,7 @@ def test_bound_as_a_method() -> None:
 
 
 @mdh
-def declared(n: int32, M: float32[n, k], v: float32[k], w: "restrict float32[n]", k: int32):
+def declared(n: "int32", M: "float32[n, k]", v: "float32[k]", w: "restrict float32[n]", k: "int32"):
     for i in range(n):
         for j in range(k):
             w[i] += M[i, j] * v[j]

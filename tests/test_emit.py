@@ -127,10 +127,10 @@ def test_domains_around_vectors_and_blocks(flags: tuple[str, ...], tmp_path: Pat
     cases = []
     for name, fixed in DOMAIN_SIZES.items():
         p = EVERYTHING[name]
-        for n in (17, 32, 37):
+        for n, kind in ((37, "default"), (33, "space"), (17, "random")):
             params = {q.name: fixed.get(q.name, n) if isinstance(v, int) else v
                       for q, v in zip(p.params, small_params(p).values(), strict=True)}  # fmt: skip
-            cases += [_case(p, rng, kind, params) for kind in ("default", "space", "random")]
+            cases.append(_case(p, rng, kind, params))
     _check(cases, tmp_path, flags=flags)
 
 
@@ -141,8 +141,9 @@ def test_empty_tiles_are_not_visited(tmp_path: Path) -> None:
     """A triangle of 1024 by 1024 in tiles of 32 by 32: 496 full, 32 partial, 496 empty."""
     extents = (None, Affine.number(1024))
     p = replace(TICKET, buffers=tuple(replace(b, extents=extents, restrict=True) for b in TICKET.buffers))
-    parts = ((1, 1),) * 4 + ((32, 1), (1, 32))
-    c = make(p, OPENMP_REG_SIMD, parts)
+    layers = ((0, 0), (4, 0), (1, 0), (2, 0), (3, 0), (5, 0))  # blocks on threads; 32 rows of 32 lanes
+    assign = tuple(tuple((layer, d) for d in range(2)) for layer, _ in layers)
+    c = make(p, OPENMP_REG_SIMD, ((1, 1),) * 4 + ((32, 1), (1, 32)), assign=assign)
     kernel = emit_openmp(KernelRequest("kernel", "ticket", (p,), (c,), GENERIC))
     rows = kernel.text.splitlines()
     (tile,) = [k for k, row in enumerate(rows) if re.search(r"if \(.*_1 \+ 31 < i_size", row)]

@@ -451,3 +451,19 @@ def test_records_that_may_be_views_are_not_changed() -> None:
         """,
         header,
     )
+
+
+def test_expressions_hold_no_nest() -> None:
+    result = read(
+        source(
+            """
+            def matvec(n, k):
+                @mdh(out(w=Buffer[fp32]), inp(M=Buffer[fp32]))
+                def mdh_matvec():
+                    return out_view[fp32](w=[lambda i: (i)]), md_hom[n](f, (CC,)), inp_view[fp32](M=[lambda i: (i)])
+                return mdh_matvec
+            """,
+            "from mdh_lift import *\n",
+        )
+    )
+    assert result == ReadResult()

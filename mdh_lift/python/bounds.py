@@ -7,6 +7,7 @@ loops' bounds and the conditions around the access.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -177,24 +178,32 @@ class Walker:
         extent = self.extents[buffer][k]
         if interval is not None and interval[0] >= 0 and interval[1] < extent:
             return
-        for case, value in _cases(index):
-            rows = [*facts]
-            for cond, wanted in case:
-                rows += self.facts(cond, wanted)
-            rows = [c for c in rows if c.names <= set(self.box)]
-            inner = self.interval(value)
-            if inner is not None and inner[0] >= 0 and inner[1] < extent:
-                continue
-            a = as_affine(value) if inner is not None else None
-            if a is not None and a.names <= set(self.box):
-                low, high = [*rows, Constraint(-a - 1)], [*rows, Constraint(a - extent)]
-                if not satisfiable(low) and not satisfiable(high):
-                    continue
-            elif not satisfiable(rows):
-                continue
-            where = f" in dimension {k}" if len(self.extents[buffer]) > 1 else ""
-            self.reach.problem = f"a subscript of `{buffer}` may leave the array{where}"
-            return
+        for conditions, value in _cases(index):
+            ways = [self.ways(cond, wanted) for cond, wanted in conditions]
+            for way in itertools.product(*ways):
+                rows = [*facts, *(c for part in way for c in part)]
+                if not self.inside(value, extent, [c for c in rows if c.names <= set(self.box)]):
+                    where = f" in dimension {k}" if len(self.extents[buffer]) > 1 else ""
+                    self.reach.problem = f"a subscript of `{buffer}` may leave the array{where}"
+                    return
+
+    def inside(self, value: Expr, extent: int, rows: list[Constraint]) -> bool:
+        """Does a subscript stay in ``[0, extent)`` where the rows hold?"""
+        interval = self.interval(value)
+        if interval is not None and 0 <= interval[0] and interval[1] < extent:
+            return True
+        a = as_affine(value) if interval is not None else None
+        if a is None or not a.names <= set(self.box):
+            return not satisfiable(rows)
+        low, high = [*rows, Constraint(-a - 1)], [*rows, Constraint(a - extent)]
+        return not satisfiable(low) and not satisfiable(high)
+
+    def ways(self, cond: Expr, wanted: bool) -> list[list[Constraint]]:
+        """``facts``, in two parts where a value differs from another: it is below or above it."""
+        known = self.known(cond)
+        if isinstance(known, Binary) and known.op == ("!=" if wanted else "=="):
+            return [self.facts(Binary(op, known.a, known.b, known.type), True) for op in ("<", ">")]
+        return [self.facts(cond, wanted)]
 
     def interval(self, e: Expr) -> Interval | None:
         """Smallest and largest value of an integer expression, roughly; None where it may wrap, too."""

@@ -45,8 +45,9 @@ def derived_values(
 
 
 def cases(
-    read: FunctionRead, slots: tuple[Slot, ...], run: Callable[..., Any] | None, weak: Mapping[str, object]
-) -> list[Case]:
+    read: FunctionRead, slots: tuple[Slot, ...], run: Callable[..., Any] | None, weak: Mapping[str, object],
+    exact: bool = True,
+) -> list[Case]:  # fmt: skip
     """Inputs of several sizes with Python's results; those that Python cannot compute are left out.
 
     ``run`` takes the variables by their names in the source; ``weak``: a Python type for plain numbers.
@@ -143,6 +144,8 @@ def _case(
             inputs[s.name] = cell(params[s.name], s.type)
         else:
             inputs[s.name] = np.asarray(_array((), s.type, rng, number))
+            if s.name in read.truths:
+                inputs[s.name] %= 2
     spoiled = leaves_arrays(nest, params, shapes, lambda buffer: _range(inputs[buffer]))
     if spoiled:
         return None

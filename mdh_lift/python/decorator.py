@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import itertools
 import os
 import sys
 import threading
@@ -27,12 +28,13 @@ from frontend_py.annotations import kind_of, kind_of_text
 from frontend_py.directives import Found
 from frontend_py.factory import assigns_in_reduction, factory_program
 from frontend_py.files import PythonFile
+from frontend_py.flow import assigned_in, flow
 from frontend_py.kinds import Array, Kind, Scalar, numpy_name
 from frontend_py.nest import parts
 from frontend_py.read import FunctionRead, Refused, read_function
 from frontend_py.scopes import LocalScope
 from lifter.annotations import Directive, parse_directive
-from lifter.lift import LIFTED, LiftedNest
+from lifter.lift import LIFTED, LiftedNest, lift
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_core.evaluate import EvaluationError
 from mdh_core.expr import Assign, Load, RecordType, ScalarType
@@ -46,6 +48,8 @@ from mdh_lift.python.expression import Built, Expression, interpreted, is_expres
 from mdh_lift.python.expression import build as build_expression
 from mdh_lift.python.scope import NoSource, Records, RuntimeScope, kind_of_value, source_of, type_of
 from mdh_lift.python.splicing import loops_alone, with_call
+
+MOST_KERNELS = 8  # of one specialization; every kernel is right for every size
 
 
 class MdhWarning(UserWarning):
@@ -70,6 +74,12 @@ class Specialization:
     combines: bool = False  # the MDH project's meaning of `=`: the loops in Python mean something else
     made: dict[tuple[int, ...], Made | None] = field(default_factory=dict)
     inside: dict[tuple[Any, ...], str] = field(default_factory=dict)  # sizes -> why a subscript may leave
+
+    @functools.cached_property
+    def sizes(self) -> frozenset[str]:
+        """Parameters that say how much there is to do."""
+        assert self.lifted is not None
+        return frozenset(program.size_names(self.lifted.program))
 
     @functools.cached_property
     def written(self) -> frozenset[str]:
@@ -171,8 +181,7 @@ class MdhFunction:
             return self._plain("the function holds no loop")
         scope = self._scope()
         self._declare(scope)
-        names = [n for n in _stored(whole.loops) if n in _read(whole.after)]
-        self._results = tuple(dict.fromkeys(names))
+        self._results = tuple(sorted(assigned_in(whole.loops) & set(flow(whole.after).exposed)))
         self._whole = whole
         return with_call(self.original, whole, self._nest, self._results)
 
@@ -229,17 +238,19 @@ class MdhFunction:
     def _nest(self, variables: dict[str, Any]) -> tuple[Any, ...] | None:
         """Runs the kernel on the variables before the loops; None where the loops shall run themselves."""
         known = {n: kind_of_value(v, self._records) for n, v in variables.items()}
-        key = tuple(sorted((n, str(k), isinstance(k, Scalar)) for n, k in known.items()))
+        apart = _apart([v for v in variables.values() if isinstance(v, np.ndarray)])
+        key = (apart, *sorted((n, str(k), isinstance(k, Scalar)) for n, k in known.items()))
         with self.lock:
             found = self.specializations.get(key)
             if found is None or not found.scope.unchanged():
-                found = self.specializations[key] = self._specialize(known)
+                found = self.specializations[key] = self._specialize(known, apart)
         if found.read is None or found.lifted is None:
             self._warn(found.why)
             return None
         return self._run(found, variables)
 
-    def _specialize(self, known: Mapping[str, Kind | None]) -> Specialization:
+    def _specialize(self, known: Mapping[str, Kind | None], apart: bool) -> Specialization:
+        """``apart``: the arrays of the call share no memory."""
         assert self._file is not None and self._node is not None
         scope = self._scope()
         directive, problems = self.directive()
@@ -251,8 +262,8 @@ class MdhFunction:
         if isinstance(read, Refused):
             return Specialization(None, None, scope, self._told(read.diagnostics))
         if self._factory and (store := assigns_in_reduction(read.nest)) is not None:
-            return self._factory_specialization(read, store, scope)
-        lifted = program.lifted(read.nest)
+            return self._factory_specialization(read, store, scope, apart)
+        lifted = lift(program.prepared(read.nest, apart))
         if not lifted.program:
             return Specialization(None, None, scope, self._told(lifted.diagnostics))
         return Specialization(read, lifted, scope)
@@ -263,9 +274,9 @@ class MdhFunction:
         return any(c.buffers for c in self.clauses)
 
     def _factory_specialization(
-        self, read: FunctionRead, store: Assign, scope: RuntimeScope
+        self, read: FunctionRead, store: Assign, scope: RuntimeScope, apart: bool
     ) -> Specialization:
-        nest = program.prepared(read.nest)
+        nest = program.prepared(read.nest, apart)
         try:
             found = factory_program(nest)
         except Refusal as refusal:
@@ -295,9 +306,8 @@ class MdhFunction:
 
     def _told(self, diagnostics: Sequence[Diagnostic]) -> str:
         d = next((d for d in diagnostics if d.severity == "error"), diagnostics[0])
-        assert self._file is not None
         at = ""
-        if d.span:
+        if d.span and self._file is not None:
             line, column = self._file.source.line_col(d.span.start)
             at = f"{Path(self._file.source.path).name}:{line}:{column}: "
         return f"{at}{d.code}: {d.message}" + (f" (help: {d.help})" if d.help else "")
@@ -389,8 +399,7 @@ class MdhFunction:
             if name in found.written and not a.flags.writeable:
                 raise ValueError(f"{shown} is read-only, and the function writes it")
         for name, a in arrays.items():
-            b = found.lifted.nest.buffer(name)  # type: ignore[union-attr]
-            if not b.restrict:
+            if not found.read.nest.buffer(name).restrict:
                 continue
             for other, c in arrays.items():
                 if other != name and {name, other} & found.written and np.may_share_memory(a, c):
@@ -449,8 +458,10 @@ class MdhFunction:
 
     def _kernel(self, found: Specialization, ints: dict[str, int]) -> Made | None:
         assert found.lifted is not None and found.read is not None
-        size_class = tuple(v.bit_length() // 3 for _, v in sorted(ints.items()))
+        size_class = tuple(v.bit_length() // 4 for n, v in sorted(ints.items()) if n in found.sizes)
         with self.lock:
+            if size_class not in found.made and len(found.made) >= MOST_KERNELS:
+                return next((made for made in found.made.values() if made is not None), None)
             if size_class not in found.made:
                 try:
                     found.made[size_class] = self._make(found.lifted, found.read, ints, found.combines)
@@ -543,6 +554,10 @@ def _same_names(built: Built) -> dict[str, str]:
     return {p.name: p.name for p in built.read.nest.params}
 
 
+def _apart(arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
+    return not any(np.may_share_memory(a, b) for a, b in itertools.combinations(arrays, 2))
+
+
 def _outside() -> int:
     """How many frames up the first one is that is not ours."""
     here = str(Path(__file__).parent)
@@ -563,16 +578,6 @@ def _number(name: str, value: object, dtype: np.dtype[Any]) -> Any:
         if not info.min <= int(value) <= info.max:  # type: ignore[call-overload]
             raise OverflowError(f"argument `{name}` is {value}, which does not fit {dtype}")
     return dtype.type(value)
-
-
-def _stored(body: Sequence[ast.stmt]) -> list[str]:
-    return [
-        n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    ]
-
-
-def _read(body: Sequence[ast.stmt]) -> frozenset[str]:
-    return frozenset(n.id for s in body for n in ast.walk(s) if isinstance(n, ast.Name))
 
 
 # --------------------------------------------------------------------------- the decorator

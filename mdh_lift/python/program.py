@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from emit.c_text import Printer, c_type
-from lifter.lift import LiftedNest, lift
+from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lowering.machine import this_machine
 from mdh_core.expr import (
@@ -27,7 +27,7 @@ from mdh_core.expr import (
     children,
     stmt_exprs,
 )
-from mdh_core.ir import HostLoop, Step
+from mdh_core.ir import HostLoop, MdhProgram, Step
 from mdh_lift.kernels import Plan
 
 ENTRY = "mdh_entry"
@@ -49,18 +49,17 @@ class Program:
     exact: bool  # no reduction is computed in another order
 
 
-def prepared(nest: LoopNest) -> LoopNest:
-    """The nest with plain C names for the addresses and values that its kernel is called with."""
+def prepared(nest: LoopNest, apart: bool = False) -> LoopNest:
+    """The nest with plain C names for the addresses and values that its kernel is called with.
+
+    ``apart``: the arrays share no memory.
+    """
     return replace(
         nest,
         params=tuple(replace(p, value=p.name, c_type="") for p in nest.params),
-        buffers=tuple(replace(b, base=b.name, c_type="") for b in nest.buffers),
+        buffers=tuple(replace(b, base=b.name, c_type="", restrict=b.restrict or apart) for b in nest.buffers),
         scalars=tuple(replace(s, c_type="") for s in nest.scalars),
     )
-
-
-def lifted(nest: LoopNest) -> LiftedNest:
-    return lift(prepared(nest))
 
 
 def program(found: LiftedNest, params: dict[str, int]) -> Program:
@@ -77,6 +76,17 @@ def program(found: LiftedNest, params: dict[str, int]) -> Program:
     lines = [*_records(nest), *_functions(nest.functions), kernel.text, *_entry(kernel.call, slots)]
     exact = all(op.function is None or op.function.exact for p in found.programs for op in p.hom.combine)
     return Program("\n".join(lines) + "\n", slots, exact)
+
+
+def size_names(steps: Sequence[Step]) -> set[str]:
+    """Names in the sizes of dimensions and host loops."""
+    out: set[str] = set()
+    for s in steps:
+        if isinstance(s, MdhProgram):
+            out |= {n for d in s.hom.dims for n in d.size.span.names}
+        elif isinstance(s, HostLoop):
+            out |= s.size.span.names | size_names(s.body)
+    return out
 
 
 def known_sizes(found: LiftedNest, params: dict[str, int]) -> dict[str, int]:
