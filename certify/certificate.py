@@ -9,19 +9,20 @@ Nothing here is the lifter's or the lowering's own code: it sees their results a
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from certify import stages, traces
 from certify.dependences import NotMapped, violated
 from certify.obligations import CHECKED, PROVED, REFUTED, UNKNOWN, Certificate, Obligation
 from certify.operators import identity
 from certify.sets import GaveUp, at_least
+from certify.smaller import smaller, with_constants
 from certify.source import instances
 from certify.stages import Known, program_obligations, stage_obligations
 from certify.terms import Terms
 from certify.traces import Difference
-from certify.values import Budget, TooLong
+from certify.values import Budget, TooLong, Traced
 from lifter.loop_nest import Loop, LoopNest
 from lowering.lower import Lowered
 from mdh_core.evaluate import EvaluationError, Value
@@ -42,23 +43,29 @@ from mdh_core.expr import (
     base_of,
     walk,
 )
-from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Step
+from mdh_core.ir import Buffer, HostLoop, MdhProgram, Step
 
 SAME = "the steps compute what the nest computes"
 DEPENDENCES = "every dependence is respected"
 STAGES = "the stages compute the program"
 GATHER = "what is read at computed indices is not written"
-SIZES = (0, 1, 2, None, 3, None, 4, None, None, None, None, None)  # None: different sizes from 1 to 5
+SIZES = (0, 1, 2, None, 3, None, 4, None, None, None, None, None)  # None: different sizes up to 5
 BUDGET = 40_000  # operations of one run
 ENOUGH = 120_000  # of all runs of one comparison
 
 
 def certificate(nest: LoopNest, steps: Sequence[Step], lowered: Sequence[Lowered] = ()) -> Certificate:
-    """``lowered``: the stages of each program, in the order of the text; none: the steps alone are examined."""
-    traced = same_computations(nest, steps)
+    """``lowered``: the stages of each program, in the order of the text; none: only steps are examined."""
+    traced = _with_smaller_constants(
+        same_computations(nest, steps),
+        (nest, tuple(steps)),
+        lambda new: same_computations(with_constants(nest, new), with_constants(tuple(steps), new)),
+    )
     out = [traced, dependences(nest, steps, traced)]
     touched = _touched(nest)
-    own = {b.name for b in buffers_of(steps)} - {b.name for b in nest.buffers} - {x.name for x in nest.scalars}
+    own = (
+        {b.name for b in buffers_of(steps)} - {b.name for b in nest.buffers} - {x.name for x in nest.scalars}
+    )
     programs = list(_placed(steps, ()))
     for k, (program, hosts) in enumerate(programs):
         subject = program.name if len(programs) == 1 else f"{program.name}, program {k + 1}"
@@ -70,12 +77,44 @@ def certificate(nest: LoopNest, steps: Sequence[Step], lowered: Sequence[Lowered
         out += list(_gathers(program, subject))
         if k < len(lowered):
             out += list(stage_obligations(program, lowered[k], known, subject))
-            out += [same_stages(program, lowered[k], known, subject)]
+            out.append(_all_stages(program, lowered[k], known, subject))
     if lowered and len(lowered) != len(programs):
         out.append(
-            Obligation(nest.name, STAGES, REFUTED, "", f"{len(programs)} programs, {len(lowered)} of them lowered")
+            Obligation(
+                nest.name, STAGES, REFUTED, "", f"{len(programs)} programs, {len(lowered)} of them lowered"
+            )
         )
     return Certificate(tuple(out))
+
+
+def _all_stages(program: MdhProgram, lowered: Lowered, known: Known, subject: str) -> Obligation:
+    return _with_smaller_constants(
+        same_stages(program, lowered, known, subject),
+        (program, lowered, known.rows),
+        lambda new: same_stages(
+            with_constants(program, new),
+            with_constants(lowered, new),
+            replace(known, rows=with_constants(known.rows, new)),
+            subject,
+        ),
+    )
+
+
+def _with_smaller_constants(
+    found: Obligation, values: tuple[object, ...], again: Callable[[Mapping[int, int]], Obligation]
+) -> Obligation:
+    """What could not be run at its constant sizes is run at smaller ones; only agreement counts there."""
+    if found.status != UNKNOWN:
+        return found
+    detail = found.detail
+    for new in smaller(*values):
+        other = again(new)
+        if other.status == CHECKED:
+            shown = ", ".join(f"{v} for {n}" for n, v in new.items())
+            return replace(other, subject=found.subject, detail=f"{other.detail}, constants smaller: {shown}")
+        if other.status == REFUTED:
+            detail = f"{found.detail}; with smaller constants {other.detail}"
+    return replace(found, detail=detail)
 
 
 def _placed(
@@ -90,7 +129,9 @@ def _placed(
             yield from _placed(s.body, (*hosts, at_least(i), at_least(s.size.span - 1 - i * s.size.step)))
 
 
-def _touched(nest: LoopNest) -> tuple[tuple[str, tuple[tuple[tuple[Constraint, ...], tuple[Affine, ...]], ...]], ...]:
+def _touched(
+    nest: LoopNest,
+) -> tuple[tuple[str, tuple[tuple[tuple[Constraint, ...], tuple[Affine, ...]], ...]], ...]:
     """The cells that the source surely touches, by buffer."""
     out: dict[str, list[tuple[tuple[Constraint, ...], tuple[Affine, ...]]]] = {}
     for x in instances(nest):
@@ -117,7 +158,9 @@ def dependences(nest: LoopNest, steps: Sequence[Step], traced: Obligation) -> Ob
         bad = violated(nest, steps)
     except (NotMapped, GaveUp) as why:
         if traced.status == CHECKED:
-            return Obligation(nest.name, DEPENDENCES, CHECKED, traced.method, f"{traced.detail}; no proof: {why}")
+            return Obligation(
+                nest.name, DEPENDENCES, CHECKED, traced.method, f"{traced.detail}; no proof: {why}"
+            )
         return Obligation(nest.name, DEPENDENCES, UNKNOWN, "sets", f"{why}")
     if bad is None:
         return Obligation(nest.name, DEPENDENCES, PROVED, "sets")
@@ -152,8 +195,7 @@ def same_computations(nest: LoopNest, steps: Sequence[Step]) -> Obligation:
         return _assumptions(steps, {n: v for n, v in params.items() if isinstance(v, int)})
 
     params = tuple((p.name, p.type) for p in nest.params)
-    chooses = traces.chooses(nest.body) or any(traces.program_chooses(p) for p, _ in _placed(steps, ()))
-    return Comparison(params, once, usable, chooses).compared(nest.name, SAME)
+    return Comparison(params, once, usable).compared(nest.name, SAME)
 
 
 def same_stages(program: MdhProgram, lowered: Lowered, known: Known, subject: str) -> Obligation:
@@ -170,7 +212,7 @@ def same_stages(program: MdhProgram, lowered: Lowered, known: Known, subject: st
         whole = traces.Run(terms, budget, before.copy(), dict(values))
         traces.run_program(program, whole)
         got = traces.Run(terms, budget, before.copy(), dict(values), set(whole.memory.touched))
-        traces.run_stages(lowered, got)
+        traces.run_stages(program, lowered, got)
         return traces.difference(terms, whole.memory, got.memory, list(types))
 
     def usable(params: dict[str, Value]) -> bool:
@@ -179,21 +221,16 @@ def same_stages(program: MdhProgram, lowered: Lowered, known: Known, subject: st
         return inside and _assumptions((program,), ints)
 
     params = tuple((p.name, p.type) for p in program.params)
-    return Comparison(params, once, usable, traces.program_chooses(program)).compared(subject, STAGES)
+    return Comparison(params, once, usable).compared(subject, STAGES)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``once``: the difference between the two sides for some parameters; ``usable``: may these be given?
-
-    ``chooses``: comparisons of data decide what is computed, so that equal numbers may have come about in
-    two ways.
-    """
+    """``once``: the difference between the two sides for some parameters; ``usable``: may these be given?"""
 
     params: tuple[tuple[str, Type], ...]
     once: Callable[[dict[str, Value], int, Budget], Difference | None]
     usable: Callable[[dict[str, Value]], bool]
-    chooses: bool
 
     def _values(self, rng: random.Random, n: int | None) -> dict[str, Value]:
         """Parameters; where they may differ, ones that may be given, if any are found."""
@@ -235,20 +272,22 @@ class Comparison:
                 why = f"no value at {shown}: {error}"
                 continue
             left -= BUDGET - budget.left
-            if found is not None and (found.numbers or not self.chooses):
+            if found is not None and found.certain:
                 return Obligation(subject, name, REFUTED, "trace", f"at {shown}: {found.text}")
             only_numbers = only_numbers or ("" if found is None else found.text)
             runs += 1
             largest = max([largest, *numbers])
         if not runs:
-            return Obligation(subject, name, UNKNOWN, "trace", why or "the assumptions hold for no small sizes")
+            return Obligation(
+                subject, name, UNKNOWN, "trace", why or "the assumptions hold for no small sizes"
+            )
         detail = f"{runs} runs with sizes up to {largest}"
         if only_numbers:
             return Obligation(subject, name, CHECKED, "numbers", f"{detail}; {only_numbers}, equal in number")
         return Obligation(subject, name, CHECKED, "trace", detail)
 
 
-def _parameters(terms: Terms, nest: LoopNest, params: dict[str, Value]) -> dict[str, traces.Traced]:
+def _parameters(terms: Terms, nest: LoopNest, params: dict[str, Value]) -> dict[str, Traced]:
     types = {p.name: p.type for p in nest.params}
     return {n: (v, _parameter(terms, n, v, types[n])) for n, v in params.items()}
 

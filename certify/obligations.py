@@ -1,12 +1,12 @@
 """What a certificate is made of.
 
-    certificate ::= Certificate(obligations: Obligation*)
-    obligation  ::= Obligation(subject, name, status, method, detail)
+certificate ::= Certificate(obligations: Obligation*)
+obligation  ::= Obligation(subject, name, status, method, detail)
 
-    proved    for all sizes
-    checked   compared computation by computation at small sizes, as ``detail`` says
-    refuted   there is a counterexample: ``detail``
-    unknown   neither; ``detail`` says why
+proved    for all sizes
+checked   compared computation by computation at small sizes, as ``detail`` says
+refuted   there is a counterexample: ``detail``
+unknown   neither; ``detail`` says why
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class Obligation:
 
     def __str__(self) -> str:
         how = f" ({self.method})" if self.method else ""
-        return f"{self.status}{how}: {self.subject}: {self.name}" + (f": {self.detail}" if self.detail else "")
+        return f"{self.status}{how}: {self.subject}: {self.name}" + (
+            f": {self.detail}" if self.detail else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)

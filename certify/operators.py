@@ -12,7 +12,7 @@ import math
 import random
 from collections.abc import Sequence
 
-from certify.obligations import CHECKED, PROVED, REFUTED, UNKNOWN, Obligation
+from certify.obligations import CHECKED, PROVED, REFUTED, Obligation
 from mdh_core.combine import CombineFunction
 from mdh_core.evaluate import Env, EvaluationError, Value, convert, evaluate
 from mdh_core.expr import Binary, Call, Const, Expr, Function, RecordType, ScalarType, Select, Type, Var
@@ -30,7 +30,10 @@ def identity(f: CombineFunction, functions: Sequence[Function], subject: str) ->
     wrong = _counterexample(f, functions)
     if wrong is not None:
         return Obligation(where, IDENTITY, REFUTED, "algebra", wrong)
-    known = [_neutral(e, c, k.value, t) for c, (e, k, t) in enumerate(zip(f.values, f.identity, f.types, strict=True))]
+    known = [
+        _neutral(e, c, k.value, t)
+        for c, (e, k, t) in enumerate(zip(f.values, f.identity, f.types, strict=True))
+    ]
     if all(known):
         return Obligation(where, IDENTITY, PROVED, "algebra")
     return Obligation(where, IDENTITY, CHECKED, "values", "an operator of no known form")
@@ -73,7 +76,18 @@ def _column(t: Type, truth: bool, rng: random.Random) -> list[Value]:
     if truth or t.kind == "bool":
         return [0, 1]
     if t.is_float:
-        return [0.0, 1.0, -1.0, 2.5, -7.0, math.inf, -math.inf, 2.0**60, -(2.0**60), *(rng.randint(-999, 999) / 8 for _ in range(8))]
+        return [
+            0.0,
+            1.0,
+            -1.0,
+            2.5,
+            -7.0,
+            math.inf,
+            -math.inf,
+            2.0**60,
+            -(2.0**60),
+            *(rng.randint(-999, 999) / 8 for _ in range(8)),
+        ]
     low = -(1 << (t.bits - 1)) if t.kind == "int" else 0
     high = (1 << (t.bits - 1)) - 1 if t.kind == "int" else (1 << t.bits) - 1
     return [convert(v, t) for v in (low, high, 0, 1, 2, -1, 7, *(rng.randint(low, high) for _ in range(12)))]
@@ -88,17 +102,22 @@ def _neutral(e: Expr, c: int, k: int | float, t: Type) -> bool:
     if not isinstance(t, ScalarType):
         return False
     low: float = -math.inf if t.is_float else -(1 << (t.bits - 1)) if t.kind == "int" else 0
-    high: float = math.inf if t.is_float else (1 << (t.bits - 1)) - 1 if t.kind == "int" else (1 << t.bits) - 1
+    high: float = (
+        math.inf if t.is_float else (1 << (t.bits - 1)) - 1 if t.kind == "int" else (1 << t.bits) - 1
+    )
     l, r = Var(f"l{c}", t), Var(f"r{c}", t)
     match e:
         case Binary(op=op, a=a, b=b) if {a, b} == {l, r}:
             if op == "&":
                 return convert(k, t) == convert(-1, t)
             return {"+": 0, "*": 1, "|": 0, "^": 0}.get(op) == k
-        case Select(cond=Binary(op=op, a=a, b=b), then=then, other=other) if (a, b) == (then, other) and {a, b} == {l, r}:
+        case Select(cond=Binary(op=op, a=a, b=b), then=then, other=other) if (a, b) == (then, other) and {
+            a,
+            b,
+        } == {l, r}:
             return (op in ("<", "<=") and k == high) or (op in (">", ">=") and k == low)
-        case Select(cond=Binary(op="&&" | "||" as op), then=Const(value=1), other=Const(value=0)):
-            return k == (1 if op == "&&" else 0) and all(_is_test(x, (l, r)) for x in (e.cond.a, e.cond.b))
+        case Select(cond=Binary(op="&&" | "||" as op, a=a, b=b), then=Const(value=1), other=Const(value=0)):
+            return k == (1 if op == "&&" else 0) and all(_is_test(x, (l, r)) for x in (a, b))
         case Call(function=name, args=args) if set(args) == {l, r}:
             return (name.startswith("fmin") and k == math.inf) or (name.startswith("fmax") and k == -math.inf)
         case _:
@@ -106,7 +125,10 @@ def _neutral(e: Expr, c: int, k: int | float, t: Type) -> bool:
 
 
 def _is_test(e: Expr, operands: tuple[Var, Var]) -> bool:
-    return isinstance(e, Binary) and e.op == "!=" and e.a in operands and isinstance(e.b, Const) and e.b.value == 0
-
-
-__all__ = ["IDENTITY", "UNKNOWN", "identity"]
+    return (
+        isinstance(e, Binary)
+        and e.op == "!="
+        and e.a in operands
+        and isinstance(e.b, Const)
+        and e.b.value == 0
+    )

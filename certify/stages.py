@@ -30,6 +30,7 @@ PACKS = "packs hold what is read"
 RESULTS = "unfinished cells are kept"
 ORDER = "order of inexact or scanned points"
 
+
 @dataclass(frozen=True, slots=True)
 class Known:
     """Where a program stands: constraints on host iterators, the cells that the source touches.
@@ -52,7 +53,11 @@ def sized(program: MdhProgram) -> list[Constraint]:
     out = []
     for d in program.hom.dims:
         n = Affine.of(f"{d.name}_size")
-        out += [at_least(n, 1), at_least(n * d.size.step - d.size.span), below((n - 1) * d.size.step, d.size.span)]
+        out += [
+            at_least(n, 1),
+            at_least(n * d.size.step - d.size.span),
+            below((n - 1) * d.size.step, d.size.span),
+        ]
     return out
 
 
@@ -111,7 +116,10 @@ def differ(a: Affine, b: Affine) -> Iterator[Constraint]:
 
 def agree(v: Visit, w: Visit, upto: int) -> list[Constraint]:
     """The coordinates of the outermost loops agree."""
-    return [equal(Affine.of(a), Affine.of(b)) for a, b in zip(v.coordinates[:upto], w.coordinates[:upto], strict=True)]
+    return [
+        equal(Affine.of(a), Affine.of(b))
+        for a, b in zip(v.coordinates[:upto], w.coordinates[:upto], strict=True)
+    ]
 
 
 def shown(p: Point) -> str:
@@ -137,7 +145,9 @@ def any_of(systems: Iterable[Sequence[Constraint]], what: str = "") -> str | Non
 # --------------------------------------------------------------------------- all stages of a program
 
 
-def stage_obligations(program: MdhProgram, lowered: Lowered, known: Known, subject: str) -> Iterator[Obligation]:
+def stage_obligations(
+    program: MdhProgram, lowered: Lowered, known: Known, subject: str
+) -> Iterator[Obligation]:
     for k, stage in enumerate(lowered.stages):
         name = subject if len(lowered.stages) == 1 else f"{subject}, stage {k + 1}"
         yield from _one(program, stage, known, name)
@@ -170,7 +180,7 @@ def program_obligations(program: MdhProgram, known: Known, subject: str) -> Iter
 
 
 def _index_set(whole: MdhProgram, part: MdhProgram, context: System) -> str | None:
-    """The stage's dimensions are the program's, with the same index set; fewer for copies and later stages."""
+    """The stage's dimensions are the program's (fewer for later stages), with the same index set."""
     dims = {d.name: d for d in whole.hom.dims}
     extra = [d.name for d in part.hom.dims if d.name not in dims]
     if extra:
@@ -265,7 +275,13 @@ def _read_elsewhere(stage: Stage, context: System) -> Iterator[System]:
         for s in program.out.stores:
             if s.buffer != buffer or len(s.index) != len(index):
                 continue
-            rows = [*context, *reader.rows, *w.rows, *same(reader.cell(index), w.cell(s.index)), *_last(program, s, w)]
+            rows = [
+                *context,
+                *reader.rows,
+                *w.rows,
+                *same(reader.cell(index), w.cell(s.index)),
+                *_last(program, s, w),
+            ]
             for n in _positions(program):
                 if n in early and n in s.at_last:
                     continue  # read before the last point is reached
@@ -284,11 +300,14 @@ def loads(e: Expr | None) -> list[tuple[str, tuple[Affine, ...]]]:
     return out
 
 
+_Use = tuple[str, Visit, tuple[Affine, ...], tuple[Constraint, ...]]
+
+
 def _bounds(program: MdhProgram, known: Known, context: System) -> str | None:
     """Every cell is inside of the extents, as far as these are known, or the source touches it."""
     touched = dict(known.touched)
     here, there = point(program, ""), point(program, "", positional(program))
-    uses = [(a.buffer, here, a.index, ()) for a in program.inp.accesses if not a.conditional]
+    uses: list[_Use] = [(a.buffer, here, a.index, ()) for a in program.inp.accesses if not a.conditional]
     for s in program.out.stores:
         last = tuple(_last(program, s, there))
         uses.append((s.buffer, there, s.index, last))
@@ -389,11 +408,19 @@ def _packs(nest: Nest, context: System) -> str | None:
                 names = [f"@{t}" for t in range(len(a.index))]
                 box, inside = point(program, "", ()), point(program, "")
                 systems = [
-                    [*context, *p.rows, *(equal(Affine.of(n), i) for n, i in zip(names, p.cell(a.index), strict=True))]
+                    [
+                        *context,
+                        *p.rows,
+                        *(equal(Affine.of(n), i) for n, i in zip(names, p.cell(a.index), strict=True)),
+                    ]
                     for p in (box, inside)
                 ]
-                params = {n for r in context for n in r.names} | {n for d in program.hom.dims for n in d.size.span.names}
-                params |= {n for c in program.hom.domain for n in c.names} - {d.name for d in program.hom.dims}
+                params = {n for r in context for n in r.names} | {
+                    n for d in program.hom.dims for n in d.size.span.names
+                }
+                params |= {n for c in program.hom.domain for n in c.names} - {
+                    d.name for d in program.hom.dims
+                }
                 nonempty = point(program, "*")
                 bad = missing([*systems[0], *nonempty.rows], [systems[1]], params | set(names))
                 if bad is not None:
@@ -418,7 +445,8 @@ def _results(nest: Nest, context: System) -> str | None:
         rows = [*context, *v.rows, *w.rows, *(equal(v.at[n], w.at[n]) for n in _positions(program))]
         before = zip(v.coordinates[: nest.accumulate], w.coordinates[: nest.accumulate], strict=True)
         return any_of(
-            ([*rows, below(Affine.of(a), Affine.of(b))] for a, b in before), "a finished cell is visited again: "
+            ([*rows, below(Affine.of(a), Affine.of(b))] for a, b in before),
+            "a finished cell is visited again: ",
         )
     if nest.results != "in place":
         return f"no such results: {nest.results}"

@@ -22,10 +22,15 @@ IDEMPOTENT = frozenset({"fmin", "fmax", "fminf", "fmaxf", "&", "|"})
 
 
 class Terms:
-    """``free``: names of the floating-point and user's operations that may be reordered."""
+    """``free``: names of the floating-point and user's operations that may be reordered.
+
+    ties   two values that were computed in different ways were compared and found equal: which of them is
+           chosen may depend on the order
+    """
 
     def __init__(self, free: Iterable[str] = ()) -> None:
         self.free = frozenset(free)
+        self.ties = False
         self.nodes: list[Node] = []
         self.numbers: dict[Node, Term] = {}
 
@@ -136,20 +141,20 @@ class Terms:
         if x is not None and y is not None:
             return self.number(wrapped(int(x * y), t) if t.is_integer else x * y, t)
         if x is not None or y is not None:
-            factor, other = (x, b) if x is not None else (y, a)
-            if factor == 1:
+            number, other = (x, b) if x is not None else (y, a)
+            if number == 1:
                 return other
             if t.is_integer and self._reorders("+", t):
-                assert factor is not None
-                return self._sum([(other, int(factor))], t)
+                assert number is not None
+                return self._sum([(other, int(number))], t)
         key = ("product", str(t))
         found: Counter[Term] = Counter()
-        sign = 1
+        sign, factor = 1, 1
         for z in (a, b):
             n = self.nodes[z]
             if t.is_integer and n[:3] == ("sum", str(t), 0) and len(n[3]) == 1:  # type: ignore[arg-type]
-                ((z, c),) = n[3]  # type: ignore[misc]
-                sign *= c
+                ((z, factor),) = n[3]  # type: ignore[misc]
+                sign *= int(factor)
                 n = self.nodes[z]
             if n[:2] == key:
                 found.update(dict(n[2]))  # type: ignore[call-overload]

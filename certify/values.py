@@ -148,9 +148,15 @@ class Env:
             return int(both), self.terms.number(int(both), e.type)
         (x, s), (y, t) = self.value(e.a), self.value(e.b)
         value = _computed(e, _scalar(x), _scalar(y))
+        if e.op in COMPARISONS and x == y and s != t and not (self._plain(s) and self._plain(t)):
+            self.terms.ties = True
         if e.op in COMPARISONS or (self._plain(s) and self._plain(t)):
             return value, self.terms.number(value, e.type)
-        return value, self.terms.binary(e.op, s, t, e.type)
+        term = self.terms.binary(e.op, s, t, e.type)
+        node = self.terms.nodes[term]
+        if node[0] in ("sum", "fold"):
+            self.budget.left -= len(node[3]) // 4  # type: ignore[arg-type]
+        return value, term
 
     def _unary(self, e: Unary) -> Traced:
         x, t = self.value(e.a)
@@ -246,9 +252,8 @@ def _computed(e: Binary, x: float, y: float) -> int | float:
                 return c.divide(float(x), float(y))
     if e.op in ("+", "-", "*"):
         return wrapped(int(x + y if e.op == "+" else x - y if e.op == "-" else x * y), e.type)
-    operands = (Const(v, t) for v, t in ((x, e.a.type), (y, e.b.type)) if isinstance(t, ScalarType))
-    value = c.evaluate(Binary(e.op, *operands, e.type), c.Env({}))  # type: ignore[call-arg, misc]
-    return _scalar(value)
+    assert isinstance(e.a.type, ScalarType) and isinstance(e.b.type, ScalarType)
+    return _scalar(c.evaluate(Binary(e.op, Const(x, e.a.type), Const(y, e.b.type), e.type), c.Env({})))
 
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {

@@ -151,6 +151,8 @@ class NestText(CellsText):
             and self.ordered(loop.dim)
             and all(pack.at != self.scope for pack in self.nest.packs)
             and not any(loop.dim in r.names and r.names & moving for r in self.domain.rows)
+            # tiles that begin where the row does would not end where the block does
+            and not (loop.count and any(r.coefficient(loop.dim) > 0 for r in self.outer_rows))
         )
 
     def _tile_row(self, k: int) -> None:

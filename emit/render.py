@@ -51,6 +51,7 @@ from mdh_core.expr import (
     map_stmts,
     rewrite,
     stmt_exprs,
+    variables,
     walk,
 )
 from mdh_core.ir import Buffer, Dim, HostLoop, MdhProgram, Param, Sequential, Size, Step
@@ -238,15 +239,25 @@ def _depth(size: Size, loops: Loops) -> int:
 
 @contextmanager
 def _unless_nothing_is_scanned(program: MdhProgram, names: Names, body: Lines) -> Iterator[None]:
-    """A scan of reductions over an empty dimension stores its initial value everywhere."""
-    reduced = [d.name for d in program.hom.dims_of("pw")]
-    if not reduced or not program.hom.dims_of("ps"):
+    """A scan beside a reduction or another scan's final value, these being empty, is its initial value."""
+    combined = [d for d, op in zip(program.hom.dims, program.hom.combine, strict=True) if op.kind != "cc"]
+    stores = program.out.stores
+    used = {n for s in stores for n in variables(s.value) | {n for a in s.index for n in a.names}}
+    final = {d.name for d in program.hom.dims_of("ps") if all(d.name in s.at_last for s in stores)} - used
+    gone = {d.name for d in program.hom.dims_of("pw")} | final
+    if not program.hom.dims_of("ps") or len(combined) == 1 or not gone:
         yield
         return
-    empty = " || ".join(f"{size_name(d)} <= 0" for d in reduced)
+    empty = " || ".join(f"{size_name(d.name)} <= 0" for d in combined if d.name in gone)
     if all(e is not None for e in program.out.initial):
-        combine = tuple(CC if op.kind == "ps" else op for op in program.hom.combine)
-        cells = replace(program, hom=replace(program.hom, combine=combine))
+        left = [d for d in program.hom.dims if d.name not in final]
+        kinds = tuple(CC if program.op(d.name).kind == "ps" else program.op(d.name) for d in left)
+        kept = tuple(replace(s, at_last=tuple(n for n in s.at_last if n not in final)) for s in stores)
+        cells = replace(
+            program,
+            hom=replace(program.hom, dims=tuple(left), combine=kinds),
+            out=replace(program.out, stores=kept),
+        )
         with body.block(f"if ({empty})"):
             context = Context(cells, names)
             NestText(Nest(cells, (), (0, 0), 0, 0, (), "direct"), context, body).every_cell(initial_only=True)

@@ -24,7 +24,7 @@ from frontend_c.loops import LOOPS, amount_of, head, stepped
 from frontend_c.parsing import Node, c_ast, walk_nodes
 from frontend_c.statements import assigned_names
 from mdh_core.diagnostics import Refusal, refuse
-from mdh_core.expr import INT32, INT64, Binary, Const, Expr, ScalarType, Select, as_affine
+from mdh_core.expr import INT32, INT64, Binary, Const, Expr, ScalarType, Select, Var, as_affine, variables
 
 if TYPE_CHECKING:
     from frontend_c.nest import NestReader
@@ -238,6 +238,9 @@ class Tracker:
                     del self.values[b]
             self.depth.update(depths)
             for b, value in exits:
+                last = self.values.get(b)
+                if value is None and last is not None and self.follows(b):
+                    value = self._last(b, last, it, r, node)
                 self.values[b] = value
                 self.changed[b] = True
 
@@ -258,6 +261,19 @@ class Tracker:
         def later() -> Known:
             change = times(amount, self.trips(r, b, node))
             return before.moved(change) if isinstance(before, At) else total(before, change)
+
+        return later
+
+    def _last(self, b: Binding, last: Known | Later, it: Expr, r: Range, node: Node) -> Later:
+        """The value that every iteration sets, if there is one iteration at least."""
+
+        def later() -> Known:
+            known = last() if callable(last) else last
+            parts = known.index if isinstance(known, At) else (known,)
+            same = isinstance(it, Var) and not any(it.name in variables(e) for e in parts)
+            if not same or not self.reader.never_negative(total(r.span, Const(-1, INT64))):
+                raise self.lost(b, node, "has no value that is known after the loop")
+            return known
 
         return later
 

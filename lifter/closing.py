@@ -139,6 +139,9 @@ class Closing:
         if isinstance(update, SetOnce):
             if kind == "ps":
                 raise self.no_reduction(p, entry, WhyNot("it is set under a condition"))
+            if any(isinstance(n, Result) for n in walk(update.cond)):
+                why = WhyNot("whether it is set depends on the result of an inner loop")
+                raise self.no_reduction(p, entry, why)
             return self.set_once(update, a, dims, entry)
         deeper = [n for n in walk(update.element) if isinstance(n, Result)]
         if deeper:

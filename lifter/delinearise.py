@@ -13,7 +13,7 @@ tests.  One shape serves all accesses of a buffer.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from math import gcd
 
 from lifter.polyhedral import Constraint, at_least, equal, rename, satisfiable
@@ -275,26 +275,44 @@ def _try(accesses: tuple[FlatAccess, ...], strides: tuple[Poly, ...]) -> Shape |
     indices: list[tuple[Affine, ...]] = []
     assumptions: list[Affine] = []
     for a in accesses:
-        index = _take_apart(a, strides)
-        if index is None:
+        best: tuple[tuple[Affine, ...], list[Affine]] | None = None
+        for shifts in sorted(product((0, -1, 1), repeat=len(strides)), key=lambda s: sum(map(abs, s))):
+            index = _take_apart(a, strides, shifts)
+            if index is None:
+                return None
+            needed = _needed(index, extents, a)
+            if needed is not None and (best is None or len(needed) < len(best[1])):
+                best = index, needed
+            if best is not None and not best[1]:
+                break
+        if best is None:
             return None
-        for value, extent in zip(index[1:], extents, strict=True):
-            for margin in (value, extent - value - 1):
-                needed = _why_not_inside(margin, a)
-                if needed is None:
-                    continue
-                if needed.is_constant and needed.const < 0:
-                    return None
-                if needed not in assumptions:
-                    assumptions.append(needed)
-        indices.append(index)
+        indices.append(best[0])
+        assumptions += [n for n in best[1] if n not in assumptions]
     return Shape(tuple(extents), tuple(indices), tuple(assumptions))
 
 
-def _take_apart(a: FlatAccess, strides: tuple[Poly, ...]) -> tuple[Affine, ...] | None:
+def _needed(index: tuple[Affine, ...], extents: list[Affine], a: FlatAccess) -> list[Affine] | None:
+    """What must be >= 0 for every inner index to be inside its extent; None where that is impossible."""
+    out: list[Affine] = []
+    for value, extent in zip(index[1:], extents, strict=True):
+        for margin in (value, extent - value - 1):
+            needed = _why_not_inside(margin, a)
+            if needed is None:
+                continue
+            if not satisfiable([*a.facts, Constraint(needed)]):
+                return None
+            out.append(needed)
+    return out
+
+
+def _take_apart(
+    a: FlatAccess, strides: tuple[Poly, ...], shifts: tuple[int, ...]
+) -> tuple[Affine, ...] | None:
+    """The index per stride; ``shifts``: added to the quotients, the remainders making up for it."""
     coefficients, rest = _split(a)
     index: list[Affine] = []
-    for stride in strides:
+    for stride, shift in zip(strides, shifts, strict=True):
         part = Poly()
         for name, c in coefficients.items():
             quotient, remainder = c.divide(stride)
@@ -302,6 +320,7 @@ def _take_apart(a: FlatAccess, strides: tuple[Poly, ...]) -> tuple[Affine, ...] 
                 return None
             part, coefficients[name] = part + quotient * Poly.of({(name,): 1}), remainder
         quotient, rest = rest.divide(stride)
+        quotient, rest = quotient + Poly.number(shift), rest - stride * Poly.number(shift)
         value = (part + quotient).affine
         if value is None:
             return None

@@ -16,14 +16,13 @@ from lifter.loop_nest import LoopNest
 from lifter.normalise import (
     AxisLoop,
     NormalNest,
-    affine_facts,
     axis_domain,
     depends_on_data,
     exact_facts,
 )
 from lifter.places import Dims, Entry, Env, Place, is_poison, output_twice, shown
 from lifter.polyhedral import Constraint, reaches, rename, satisfiable
-from lifter.reductions import conjunction, conjuncts
+from lifter.reductions import conjuncts
 from lifter.segments import Segment
 from lifter.symbolic import Machine
 from mdh_core.combine import CombineOp, tuple_operator
@@ -121,7 +120,8 @@ def programs(
     groups = builder.groups(outputs)
     parts = [builder.build(g) for g in groups]
     if any(builder.conflict(w, r) for p in parts for w in p.writes for r in p.reads):
-        groups = [replace(g, outputs=(o,)) for g in groups for o in g.outputs]
+        alone = [o for g in groups for o in g.outputs]
+        groups = [Group(o.dims, (o,), builder.constraints(o.dims, o.guard, [o])) for o in alone]
         parts = [builder.build(g) for g in groups]
     builder.check_stores(parts)
     return [p.program for p in builder.sorted(parts)]
@@ -279,7 +279,8 @@ class _Builder:
         conditions = [c for c in conditions if not (isinstance(c, Binary) and c.op == "!=")]
         if not conditions:
             return
-        facts = affine_facts(conjunction(conditions), True, lambda a: False)
+        exact = [exact_facts(c, lambda a: False) for c in conditions]
+        facts = [f for found in exact for f in found or ()]
         axes = {n for a in p.index for n in a.names} & set(self.normal.axes)
         axes |= {n for c in facts for n in c.value.names} & set(self.normal.axes)
         domain = [*self.domain_of(sorted(axes)), *guard]
@@ -287,7 +288,8 @@ class _Builder:
         for a, extent in zip(p.index, buffer.extents, strict=True):
             low = satisfiable([*domain, Constraint(-a - 1)])
             high = extent is None or satisfiable([*domain, Constraint(a - extent)])
-            if low or (high and not reaches(domain, facts, a, frozenset(self.normal.axes))):
+            unknown = None in exact or not reaches(domain, facts, a, frozenset(self.normal.axes))
+            if low or (high and unknown):
                 raise refuse(
                     "MDH211",
                     f"`{shown(p, self.normal.axes)}` is stored under a condition on iterators",
@@ -379,8 +381,10 @@ class _Builder:
         outer = {d for d, kind in group.dims if kind != "pw"}
         position = [c for c in facts if not c.names & (set(self.normal.axes) - outer)]
 
+        uneven = bool(group.domain or self.normal.context)
+
         def plain(e: Expr, known: list[Constraint] = facts) -> Expr:
-            return simplified(self.memory(e), known) if group.domain else self.memory(e)
+            return simplified(self.memory(e), known) if uneven else self.memory(e)
 
         results: list[Expr] = [plain(e) for r in reductions for e in r.elements]
         initials: list[Expr | None] = [

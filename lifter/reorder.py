@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import product, takewhile
 
 from lifter.loop_nest import Loop, NestStmt
 from lifter.normalise import Axis, NormalNest, assigned_scalars
@@ -357,8 +357,8 @@ def band_of(loop: Loop) -> list[Loop]:
 
 def wavefronts(loop: Loop, normal: NormalNest, name: str, outside: set[str]) -> Iterator[Loop]:
     """Legal orders of the band by a weighted sum of its axes, simplest first; plain order left out."""
-    band = [x for x in band_of(loop) if abs(x.step) == 1][:MAX_BAND]
-    if len(band) < 2 or band[0] is not loop:
+    band = list(takewhile(lambda x: abs(x.step) == 1, band_of(loop)))[:MAX_BAND]
+    if len(band) < 2:
         return
     inner = band[-1].body
     changed = assigned_scalars(inner) - {d.name for d in declarations(inner)}

@@ -90,7 +90,7 @@ class Stepped:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a statement list stands: the host loops around it and what is read elsewhere."""
+    """Where a statement list stands: the host loops around it and what is read elsewhere or after it."""
 
     hosts: tuple[Axis, ...] = ()
     outside: frozenset[str] = frozenset()
@@ -103,14 +103,20 @@ class Place:
 def stepped(nest: LoopNest) -> Stepped | None:
     """The nest as steps; None where no part of it has a dimension."""
     work = _Steps(nest)
-    steps = tuple(work.block(nest.body, Place()))
+    live = frozenset(s.name for s in nest.scalars if s.live_after)
+    steps = tuple(work.block(nest.body, Place(outside=live)))
     if not any(p.hom.dims for p in programs_of(steps)):
         return None
     used = {b.name for s in _flat(steps) for b in s.buffers}
     temporaries = tuple(b for name, b in work.temporaries.items() if name in used)
-    present = set(map(id, every_step(steps)))
-    reasons = tuple((s, d) for s, d in work.reasons if id(s) in present)
-    return Stepped(steps, temporaries, reasons)
+    present = {_key(s) for s in every_step(steps) if not isinstance(s, MdhProgram)}
+    reasons = {_key(s): (s, d) for s, d in work.reasons if _key(s) in present}
+    return Stepped(steps, temporaries, tuple(reasons.values()))
+
+
+def _key(s: HostLoop | Sequential) -> tuple[str, int]:
+    """Tells the loops and statements of a nest apart."""
+    return s.iterator if isinstance(s, HostLoop) else "", s.span.start
 
 
 Cost = tuple[int, int, int, int]
@@ -284,7 +290,7 @@ class _Steps:
         except Refusal:
             return self.opaque(s, place) or self.in_order(s, place, why)
         best: list[Step] | None = None
-        attempts: tuple[Callable[[], list[Step] | None], ...] = (
+        rewritings: tuple[Callable[[], list[Step] | None], ...] = (
             lambda: None if divided else self.distributed(s, normal, place),
             lambda: self.body_flat(s, place, why),
             lambda: self.opaque(s, place),
@@ -294,8 +300,9 @@ class _Steps:
             lambda: self.wavefront(s, normal, place, why),
             lambda: self.halves(s, normal, place),
         )
-        for attempt in attempts:
-            found = attempt()
+        taken = [a for _, a in normal.assumptions]  # shapes that the dependences were found with
+        for rewriting in rewritings:
+            found = assuming(rewriting(), taken, place.hosts, self.nest.params)
             if found is not None and (best is None or _cost(found) < _cost(best)):
                 best = found
             if best is not None and _cost(best) < (0, 0, 0, 3):
@@ -537,10 +544,50 @@ class _Steps:
         return [out]
 
 
+def assuming(
+    steps: list[Step] | None,
+    assumptions: Sequence[Affine],
+    hosts: Sequence[Axis],
+    params: Sequence[Param],
+) -> list[Step] | None:
+    """The steps with further assumptions in every program; None where they cannot be tested."""
+    if steps is None or not assumptions:
+        return steps
+    if not any(True for _ in programs_of(steps)):
+        return None
+    try:
+        return [_with_assumptions(s, tuple(assumptions), hosts, params) for s in steps]
+    except Refusal:
+        return None
+
+
+def _with_assumptions(
+    s: Step, more: tuple[Affine, ...], hosts: Sequence[Axis], params: Sequence[Param]
+) -> Step:
+    match s:
+        case MdhProgram():
+            every = tuple(dict.fromkeys((*s.assumptions, *_tested_before(more, hosts, s))))
+            names = {n for a in every for n in a.names} | {p.name for p in s.params}
+            hosted = tuple(p for p in s.params if p not in params)
+            return replace(
+                s, assumptions=every, params=(*(p for p in params if p.name in names), *hosted)
+            )
+        case HostLoop(body=body):
+            return replace(s, body=tuple(_with_assumptions(x, more, hosts, params) for x in body))
+        case Sequential():
+            return s
+
+
 def _before_hosts(p: MdhProgram, hosts: Sequence[Axis]) -> MdhProgram:
     """The program with assumptions that can be tested before the host loops; raises MDH206."""
+    return replace(p, assumptions=_tested_before(p.assumptions, hosts, p))
+
+
+def _tested_before(
+    assumptions: Sequence[Affine], hosts: Sequence[Axis], p: MdhProgram
+) -> tuple[Affine, ...]:
     out = []
-    for a in p.assumptions:
+    for a in assumptions:
         for host in reversed(hosts):
             c = a.coefficient(host.name)
             if c < 0 and host.size.step != 1:
@@ -550,7 +597,7 @@ def _before_hosts(p: MdhProgram, hosts: Sequence[Axis]) -> MdhProgram:
                 a = a.substitute({host.name: Affine()}) + at
         if not a.is_constant or a.const < 0:
             out.append(a)
-    return replace(p, assumptions=tuple(out))
+    return tuple(out)
 
 
 def check_overlap(nest: LoopNest, programs: Sequence[MdhProgram]) -> None:

@@ -323,7 +323,7 @@ class Machine:
             if any(m is not None for m in mine):
                 yes, no = (Const(1, INT32) if m is None else m for m in mine)
                 touched = Select(truth(cond), yes, no, INT32)
-                if old is not None and old.touched is not None:
+                if old is not None and old.touched is not None and old.touched != touched:
                     touched = Binary("||", old.touched, touched, INT32)
         if x == y:
             return Entry(x, touched=touched, span=span)
@@ -403,6 +403,14 @@ class Machine:
             touched = None if entry.touched is None else self.resolve(entry.touched, env, moved)
             new[p] = replace(entry, value=value, total=total, touched=touched)
         for p, entry in new.items():
+            if entry.last and p in env and self.may_be_empty(loop):
+                raise refuse(
+                    "MDH211",
+                    f"`{p.name}` keeps its value from before a loop where that is empty",
+                    entry.span,
+                    related=related(env[p].span, "set before the loop"),
+                    help="set it once",
+                )
             for other, old in env.items():
                 mine = p.index is not None and other.name == p.name and other.index != p.index
                 if mine and self.may_meet(p, other):
@@ -410,6 +418,10 @@ class Machine:
             if p in env and env[p].touched is None:
                 entry = replace(entry, touched=None)
             env[p] = entry
+
+    def may_be_empty(self, loop: AxisLoop) -> bool:
+        axis = loop.axis
+        return bool(axis.constraints) or satisfiable([*self.normal.context, Constraint(-axis.size.span)])
 
     def resolve(self, e: Expr, env: Env, moved: dict[int, int]) -> Expr:
         """Symbols replaced by what the places held before the loop, in reductions too."""

@@ -153,7 +153,7 @@ def test_empty_tiles_are_not_visited(tmp_path: Path) -> None:
     rows[tile] += " full++;"
     source = tmp_path / "ticket.c"
     source.write_text(
-        "#include <stdio.h>\nstatic long full, partial;\nstatic int I[1024*1024], O[1024*1024];\n"
+        "#include <stdio.h>\n#include <stdint.h>\nstatic long full, partial;\nstatic int I[1024*1024], O[1024*1024];\n"
         + "\n".join(rows)
         + f'\nint main(void) {{ int N = 1024; {kernel.call}; printf("%ld %ld", full, partial); }}\n'
     )

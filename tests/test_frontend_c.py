@@ -323,6 +323,15 @@ WALKS = [
         "for (int i = 0; i < m; i++) { int *p = y; for (int j = 0; j < n; j++, p += m) *p += i; y++; }",
     ),
     ("int *y, int n, const int *x", "{ const int *p = x, *q = x + n; while (p < q) *y++ = *--q; }"),
+    (
+        "int *y, int n, int m",
+        "{ int k, i, j, e = n; for (i = 0; i < m; i++) { e = n - 1; for (j = 0; j < e; j++) y[i * 7 + j] = j; }"
+        " k = e + 1; for (j = 0; j < k; j++) y[40 + j] = e; }",
+    ),
+    (
+        "int *y, int n, int m",
+        "{ int *p = y, i, j; for (i = 0; i < m; i++) { p = y + 3; for (j = 0; j < n; j++) *p++ += i; } *p = 77; }",
+    ),
 ]
 
 

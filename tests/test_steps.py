@@ -18,7 +18,7 @@ from emit.render import Kernel, KernelRequest, emit_openmp
 from lowering.machine import GENERIC, OPENMP_L3_SIMD, OPENMP_REG_SIMD, Machine
 from lowering.parameters import Configuration, random_configuration
 from lowering.space import configuration_at, default_point, tuning_space
-from mdh_core.evaluate import Env, Value, execute
+from mdh_core.evaluate import Value
 from mdh_core.expr import (
     DOUBLE,
     INT32,
@@ -36,7 +36,7 @@ from mdh_core.expr import (
     Type,
     Var,
 )
-from mdh_core.interpreter import BufferValue, run
+from mdh_core.interpreter import BufferValue, run_steps
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Sequential, Size, Step, programs_of
 from mdh_lift import iterations
 from mdh_lift.subject import element_counts
@@ -112,23 +112,6 @@ def dominant(rng: random.Random, n: int) -> BufferValue:
 
 
 # --------------------------------------------------------------------------- running
-
-
-def run_steps(steps: Sequence[Step], params: Mapping[str, int], buffers: Mapping[str, BufferValue]) -> None:
-    for s in steps:
-        match s:
-            case MdhProgram():
-                run(s, params, buffers)
-            case HostLoop():
-                for t in range(s.size.evaluate(dict(params))):
-                    run_steps(s.body, {**params, s.iterator: t}, buffers)
-            case Sequential():
-                env = Env(
-                    dict(params),
-                    load=lambda b, index: buffers[b][index],
-                    store=lambda b, index, value: buffers[b].__setitem__(index, value),
-                )
-                execute(s.body, env)
 
 
 def kernel_of(

@@ -190,7 +190,7 @@ class Walker:
     def inside(self, value: Expr, extent: int, rows: list[Constraint]) -> bool:
         """Does a subscript stay in ``[0, extent)`` where the rows hold?"""
         interval = self.interval(value)
-        if interval is not None and 0 <= interval[0] and interval[1] < extent:
+        if interval is not None and interval[0] >= 0 and interval[1] < extent:
             return True
         a = as_affine(value) if interval is not None else None
         if a is None or not a.names <= set(self.box):

@@ -42,3 +42,23 @@ def cell(value: object, t: Type) -> np.ndarray[Any, Any]:
         with np.errstate(all="ignore"):
             out[()] = np.asarray(value).astype(out.dtype)
     return out
+
+
+_TOLERANCE = {4: 2e-4, 8: 1e-9}
+
+
+def agree(got: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], exact: bool) -> bool:
+    """Equal integers; floats that differ no more than another order of summation explains."""
+    if got.dtype.fields is not None:
+        return all(agree(got[name], wanted[name], exact) for name in got.dtype.names or ())
+    if got.dtype.kind != "f":
+        return bool(np.array_equal(got, wanted))
+    if not got.size:
+        return True
+    tolerance = _TOLERANCE.get(got.dtype.itemsize, 1e-4) * (0.05 if exact else 1.0)
+    finite = wanted[np.isfinite(wanted)]
+    scale = max(1.0, float(np.max(np.abs(finite), initial=0.0)))
+    with np.errstate(all="ignore"):
+        near = np.abs(got - wanted) <= tolerance * (scale + np.abs(wanted))
+    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+    return bool(np.all(near | same))

@@ -9,16 +9,14 @@ import pickle
 import resource
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from mdh_lift.python.build import load
-from mdh_lift.python.call import pointers
+from mdh_lift.python.call import agree, pointers
 
 _MEMORY = 8 << 30
 _SECONDS = 50
-_TOLERANCE = {4: 2e-4, 8: 1e-9}
 
 
 def main(arguments: list[str]) -> int:
@@ -45,23 +43,6 @@ def main(arguments: list[str]) -> int:
     if not done:
         print("the kernel declined all small inputs, so it could not be verified")
     return 0 if done else 1
-
-
-def agree(got: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any], exact: bool) -> bool:
-    """Equal integers; floats that differ no more than another order of summation explains."""
-    if got.dtype.fields is not None:
-        return all(agree(got[name], wanted[name], exact) for name in got.dtype.names or ())
-    if got.dtype.kind != "f":
-        return bool(np.array_equal(got, wanted))
-    if not got.size:
-        return True
-    tolerance = _TOLERANCE.get(got.dtype.itemsize, 1e-4) * (0.05 if exact else 1.0)
-    finite = wanted[np.isfinite(wanted)]
-    scale = max(1.0, float(np.max(np.abs(finite), initial=0.0)))
-    with np.errstate(all="ignore"):
-        near = np.abs(got - wanted) <= tolerance * (scale + np.abs(wanted))
-    same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
-    return bool(np.all(near | same))
 
 
 if __name__ == "__main__":

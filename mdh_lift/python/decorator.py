@@ -490,7 +490,7 @@ class MdhFunction:
             if s.name in read.weak and isinstance(s.type, ScalarType):
                 weak[s.name] = bool if s.name in read.truths else float if s.type.is_float else int
         path = build.library(
-            written, lifted.nest.directive.fp, lambda: cases(read, written.slots, plain, weak)
+            written, lifted.nest.directive.fp, lambda: cases(read, written.slots, plain, weak, written.exact)
         )
         return Made(build.load(path))
 
