@@ -27,9 +27,9 @@ from frontend_c.preprocess import CompileCommand
 from lowering.space import tuning_space
 from mdh_lift import improve, pipeline
 from mdh_lift.config import Config
+from tuning.budget import parse_budget
 from tuning.harness import Candidate
 from tuning.measure import median, run_bench
-from tuning.search import parse_budget
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 

@@ -44,7 +44,7 @@ class Terms:
     def number(self, value: float, t: Type) -> Term:
         if isinstance(value, float) and value == 0:
             value = 0.0  # of either sign
-        return self.node("number", "nan" if value != value else value, str(t))
+        return self.node("number", "nan" if value != value else value, _key(t))
 
     def value(self, term: Term) -> int | float | None:
         n = self.nodes[term]
@@ -52,10 +52,35 @@ class Terms:
 
     # ------------------------------------------------------------------ operations
 
+    def cast(self, x: Term, old: ScalarType, new: ScalarType) -> Term:
+        """A conversion; those between floating-point types only round, which is left out.
+
+        Integers that get narrower keep their low bits: the sum of these is that of the narrow operands.
+        """
+        if old == new or (old.is_float and new.is_float):
+            return x
+        n, v = self.nodes[x], self.value(x)
+        if v is not None:
+            return self.number(float(v) if new.is_float else wrapped(int(v), new), new)
+        narrows = (
+            old.is_integer and new.is_integer and "bool" not in (old.kind, new.kind) and new.bits <= old.bits
+        )
+        if n[0] == "cast":
+            first: ScalarType = n[1]  # type: ignore[assignment]
+            if _preserves(first, old) or (narrows and first.is_integer and first.kind != "bool"):
+                return self.cast(int(n[3]), first, new)  # type: ignore[call-overload]
+        if narrows and n[:2] == ("sum", _key(old)):
+            parts: list[tuple[Term, int]] = [(self.cast(y, old, new), k) for y, k in n[3]]  # type: ignore[attr-defined]
+            return self._sum([*parts, (self.number(wrapped(int(n[2]), new), new), 1)], new)  # type: ignore[call-overload]
+        if narrows and n[0] == "fold" and n[2] == _key(old) and n[1] in ("&", "|", "^"):
+            every = tuple(self.cast(y, old, new) for y, k in n[3] for _ in range(k))  # type: ignore[attr-defined]
+            return self.fold(str(n[1]), every, new)
+        return self.node("cast", old, new, x)
+
     def unary(self, op: str, a: Term, t: ScalarType) -> Term:
         if op == "-" and self._reorders("+", t):
             return self._sum([(a, -1)], t)
-        return self.node("unary", op, str(t), a)
+        return self.node("unary", op, _key(t), a)
 
     def binary(self, op: str, a: Term, b: Term, t: ScalarType) -> Term:
         if op in ("+", "-") and self._reorders("+", t):
@@ -68,16 +93,16 @@ class Terms:
             return self.fold(op, (a, b), t)
         if op in ("+", "*") and b < a:
             a, b = b, a  # exact arithmetic or not, these two commute
-        return self.node("binary", op, str(t), a, b)
+        return self.node("binary", op, _key(t), a, b)
 
     def call(self, name: str, args: tuple[Term, ...], t: Type) -> Term:
         if len(args) == 2 and (name in ("fmin", "fmax", "fminf", "fmaxf") or name in self.free):
             return self.fold(name, args, t)
-        return self.node("call", name, str(t), *args)
+        return self.node("call", name, _key(t), *args)
 
     def fold(self, op: str, operands: tuple[Term, ...], t: Type) -> Term:
         """A reorderable operation, flat: the multiset of what it combines (a set where once is enough)."""
-        key = ("fold", op, str(t))
+        key = ("fold", op, _key(t))
         found: Counter[Term] = Counter()
         for x in operands:
             n = self.nodes[x]
@@ -111,7 +136,7 @@ class Terms:
         return t.is_integer or op in self.free
 
     def _sum(self, parts: list[tuple[Term, int]], t: ScalarType) -> Term:
-        key = ("sum", str(t))
+        key = ("sum", _key(t))
         constant: int | float = 0 if t.is_integer else 0.0
         terms: dict[Term, int] = {}
         for x, factor in parts:
@@ -147,12 +172,12 @@ class Terms:
             if t.is_integer and self._reorders("+", t):
                 assert number is not None
                 return self._sum([(other, int(number))], t)
-        key = ("product", str(t))
+        key = ("product", _key(t))
         found: Counter[Term] = Counter()
         sign, factor = 1, 1
         for z in (a, b):
             n = self.nodes[z]
-            if t.is_integer and n[:3] == ("sum", str(t), 0) and len(n[3]) == 1:  # type: ignore[arg-type]
+            if t.is_integer and n[:3] == ("sum", _key(t), 0) and len(n[3]) == 1:  # type: ignore[arg-type]
                 ((z, factor),) = n[3]  # type: ignore[misc]
                 sign *= int(factor)
                 n = self.nodes[z]
@@ -180,6 +205,8 @@ class Terms:
             return self.text(int(x), depth - 1)  # type: ignore[call-overload]
 
         match n[0]:
+            case "cast":
+                return f"({n[2]}){inner(n[3])}"
             case "sum":
                 parts = [inner(x) if c == 1 else f"{c}*{inner(x)}" for x, c in n[3]]  # type: ignore[attr-defined]
                 return "(" + " + ".join([*parts, *([str(n[2])] if n[2] else [])]) + ")"
@@ -199,3 +226,21 @@ def wrapped(value: int, t: ScalarType) -> int:
     """The integer in the type's range that has the same low bits."""
     value &= (1 << t.bits) - 1
     return value - (1 << t.bits) if t.kind == "int" and value >> (t.bits - 1) else value
+
+
+def _key(t: Type) -> str:
+    """A type's name; floating-point types are one, as rounding is left out."""
+    return "real" if isinstance(t, ScalarType) and t.is_float else str(t)
+
+
+def _preserves(old: ScalarType, new: ScalarType) -> bool:
+    """Does the new type have every value of the old one?"""
+    if old.is_float or new.is_float:
+        return (
+            new.is_float
+            and (old.is_float or new.bits == 64 or old.bits < 32)
+            and not (old.is_integer and old.bits > 32)
+        )
+    if old.kind == new.kind:
+        return old.bits <= new.bits
+    return old.kind in ("uint", "bool") and (new.bits > old.bits or new.kind == "uint") and new.kind != "bool"

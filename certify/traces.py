@@ -25,17 +25,24 @@ from mdh_core.combine import CombineFunction
 from mdh_core.evaluate import Value
 from mdh_core.expr import (
     INT64,
+    LOGICAL,
     Affine,
     Binary,
     Call,
     Constraint,
+    Expr,
     Function,
+    If,
     Load,
     RecordType,
     Result,
     ScalarType,
+    Select,
+    Stmt,
     Type,
+    While,
     as_affine,
+    stmt_exprs,
     variables,
     walk,
 )
@@ -145,14 +152,18 @@ def content(t: Type, rng: random.Random, index: bool) -> Value:
 
 @dataclass(slots=True)
 class Run:
-    """Memory and parameters of one run; ``allowed``: cells that may be touched outside of extents."""
+    """Memory and parameters of one run.
+
+    allowed   cells that may be touched outside of extents
+    strict    others may not be touched where extents are unknown: no condition hides what the source touches
+    """
 
     terms: Terms
     budget: Budget
     memory: Memory
     params: dict[str, Traced]
     allowed: set[Where] | None = None
-    problem: Callable[[str], None] = lambda _: None
+    strict: bool = True
 
     @property
     def ints(self) -> dict[str, int]:
@@ -160,7 +171,7 @@ class Run:
 
     def with_integer(self, name: str, value: int) -> Run:
         params = {**self.params, name: (value, self.terms.number(value, INT64))}
-        return Run(self.terms, self.budget, self.memory, params, self.allowed)
+        return Run(self.terms, self.budget, self.memory, params, self.allowed, self.strict)
 
     def env(self, functions: Sequence[Function], **more: Callable[..., object]) -> Env:
         return Env(
@@ -231,13 +242,13 @@ def _run_statements(s: Sequential, run: Run) -> None:
 def _checked(run: Run, name: str, known: Shape, index: Index) -> Where:
     """Where a cell is; it has to exist."""
     at = (name, known.position(index))
-    if run.allowed is not None and at not in run.allowed and not known.holds(index):
-        if name in run.memory.own or any(
-            n is not None and not 0 <= i < n for i, n in zip(index, known.extents, strict=True)
-        ):
-            raise Fault(f"{name}{list(index)} is outside of the extents {list(known.extents)}")
-        if known.extents:
-            raise Fault(f"{name}{list(index)} is touched, which the source does not touch")
+    if run.allowed is None or at in run.allowed or known.holds(index):
+        return at
+    outside = any(n is not None and not 0 <= i < n for i, n in zip(index, known.extents, strict=True))
+    if name in run.memory.own or (outside and run.strict):
+        raise Fault(f"{name}{list(index)} is outside of the extents {list(known.extents)}")
+    if known.extents and run.strict:
+        raise Fault(f"{name}{list(index)} is touched, which the source does not touch")
     return at
 
 
@@ -293,7 +304,7 @@ class ProgramRun:
         env, accesses = self.env(point), self.program.inp.accesses
         for a in accesses:
             if not a.conditional:
-                self.cell(a.buffer, a.index, point)
+                self.now.touched.add(self.cell(a.buffer, a.index, point))
         env.operand = lambda k: self.now.read(self.cell(accesses[k].buffer, accesses[k].index, point))
         env.run(self.program.hom.scalar.body)
         return tuple(env.value(e) for e in self.program.hom.scalar.results)
@@ -426,13 +437,17 @@ def run_program(program: MdhProgram, run: Run) -> None:
 
 
 def run_stages(program: MdhProgram, lowered: Lowered, run: Run) -> None:
-    """Several stages are not run where a reduced dimension is empty: only initial values are stored then."""
-    if len(lowered.stages) > 1 and any(not d.size.evaluate(run.ints) for d in program.hom.dims_of("pw")):
+    """A scan in several stages is not run where what it goes with is empty, but stores initial values."""
+    stores = program.out.stores
+    final = [d for d in program.hom.dims_of("ps") if all(d.name in s.at_last for s in stores)]
+    gone = [*program.hom.dims_of("pw"), *final]
+    scans = len(lowered.stages) > 1 and bool(program.hom.dims_of("ps"))
+    if scans and any(not d.size.evaluate(run.ints) for d in gone):
         run_program(program, run)
         return
     for stage in lowered.stages:
         params = dict(run.params)
-        here = Run(run.terms, run.budget, run.memory, params, run.allowed)
+        here = Run(run.terms, run.budget, run.memory, params, run.allowed, run.strict)
         for d in stage.program.hom.dims:
             here = here.with_integer(f"{d.name}_size", d.size.evaluate(run.ints))
         known = ProgramRun(stage.program, here, run.memory)
@@ -569,6 +584,20 @@ def _programs(steps: Sequence[Step]) -> Iterator[MdhProgram]:
             yield s
         elif isinstance(s, HostLoop):
             yield from _programs(s.body)
+
+
+def chooses(body: Sequence[NestStmt | Stmt]) -> bool:
+    """Whether conditions decide what is computed."""
+    for s in body:
+        if isinstance(s, If | While) or (isinstance(s, Loop) and chooses(s.body)):
+            return True
+        if not isinstance(s, Loop) and any(_lazy(n) for e in stmt_exprs((s,)) for n in walk(e)):
+            return True
+    return False
+
+
+def _lazy(e: Expr) -> bool:
+    return isinstance(e, Select) or (isinstance(e, Binary) and e.op in LOGICAL)
 
 
 @dataclass(frozen=True, slots=True)

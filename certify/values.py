@@ -32,6 +32,7 @@ from mdh_core.expr import (
     Operand,
     RecordType,
     Result,
+    Return,
     ScalarType,
     Select,
     Stmt,
@@ -47,6 +48,12 @@ Index = tuple[int, ...]
 
 class TooLong(Exception):  # noqa: N818 - an answer
     """The run takes more operations than it is given."""
+
+
+class _Returned(Exception):  # noqa: N818 - control flow
+    def __init__(self, value: Traced) -> None:
+        super().__init__()
+        self.value = value
 
 
 def _nothing(*what: object) -> Traced:
@@ -125,7 +132,8 @@ class Env:
         value = float(number) if new.is_float else c.convert(number, new)
         if self.terms.nodes[x[1]][0] == "number":
             return value, self.terms.number(value, new)
-        return value, self.terms.node("call", "cast", str(new), x[1])
+        assert isinstance(old, ScalarType)
+        return value, self.terms.cast(x[1], old, new)
 
     def record(self, parts: list[Traced]) -> Traced:
         values = tuple(_scalar(v) for v, _ in parts)
@@ -172,13 +180,27 @@ class Env:
     def _call(self, e: Call) -> Traced:
         args = [self.value(a) for a in e.args]
         f = self.functions.get(e.function)
+        if f is not None and not f.out_param and e.function not in self.terms.free:
+            return self._inlined(f, args)
         value: Value
         if f is not None:
             env = c.Env({}, self.functions)
             value = c.call_function(f, tuple(v for v, _ in args), env)
         else:
             value = c.call_math(e.function, tuple(_scalar(v) for v, _ in args), e.type)
+        if not isinstance(value, tuple) and all(self._plain(t) for _, t in args):
+            return value, self.terms.number(value, e.type)
         return value, self.terms.call(e.function, tuple(t for _, t in args), e.type)
+
+    def _inlined(self, f: Function, args: list[Traced]) -> Traced:
+        """What a function of the program computes, unless it is an operator itself."""
+        names = [name for name, _ in f.params]
+        inner = Env(self.terms, self.budget, dict(zip(names, args, strict=True)), self.functions)
+        try:
+            inner.run(f.body)
+        except _Returned as returned:
+            return returned.value
+        raise EvaluationError(f"`{f.name}` returns no value")
 
     def _plain(self, t: Term) -> bool:
         return self.terms.nodes[t][0] == "number"
@@ -200,8 +222,8 @@ class Env:
                 case While():
                     while self.truth(s.cond):
                         self.run(s.body)
-                case _:
-                    raise EvaluationError("a return in a nest")
+                case Return(value=value):
+                    raise _Returned(self.value(value))
 
     def assign(self, target: Expr, x: Traced) -> None:
         match target:

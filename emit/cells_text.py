@@ -21,8 +21,22 @@ from emit.kernel_text import Allocation, Context, Lines, product_text
 from lowering.domains import Rows
 from lowering.lower import Loop, Nest, loop_range, size_name
 from mdh_core.combine import CombineFunction
-from mdh_core.expr import Binary, Load, Select, Type, Var, as_affine
-from mdh_core.ir import Dim
+from mdh_core.expr import (
+    INT32,
+    Binary,
+    Const,
+    Expr,
+    Load,
+    Operand,
+    Result,
+    ScalarType,
+    Select,
+    Type,
+    Unary,
+    Var,
+    as_affine,
+)
+from mdh_core.ir import Dim, MdhProgram, Store
 
 
 class CellsText:
@@ -202,22 +216,38 @@ class CellsText:
     def store_all(self, results: list[str]) -> None:
         """Store the finished results of the current cell: every value first, then every write."""
         self.context.results = dict(enumerate(results))
+        self.write_all([s.value for s in self.program.out.stores])
+
+    def write_all(self, stored: Sequence[Expr]) -> None:
+        """``stored``: the value of each store.
+
+        A cell that keeps its value under a condition is not written there: it may lie outside of the
+        array, or belong to somebody else.
+        """
         stores = self.program.out.stores
-        values = []
-        for s in stores:
-            b = self.program.buffer(s.buffer)
-            text = self.context.scalar(s.value)
-            if len(stores) > 1 and s.plain is None:
-                name = self.context.names.new("value")
-                self.out.add(f"const {c_type(b.type)} {name} = {text};")
-                text = name
-            values.append(text)
-        for s, text in zip(stores, values, strict=True):
+        writes: list[tuple[str, str]] = []  # condition and value
+        for s, value in zip(stores, stored, strict=True):
+            condition, new = when_stored(self.program, s, value)
+            t = self.program.buffer(s.buffer).type
+            last = [f"{self.context.at[d]} == {size_name(d)} - 1" for d in s.at_last]
+            test = "" if condition is None else self.context.scalar(condition)
+            text = self.context.scalar(new)
+            if len(stores) > 1 and not isinstance(value, Result):  # before the first write
+                if test and isinstance(t, ScalarType):
+                    test = self._constant("stored", "int", test)
+                    text = f"{test} ? {text} : 0"
+                elif test:
+                    test, text = "", self.context.scalar(value)
+                text = self._constant("value", c_type(t), text)
+            writes.append((all_of([*last, test]), text))
+        for s, (guard, text) in zip(stores, writes, strict=True):
             target = self.context.subscript(s.buffer, s.index)
-            guard = " && ".join(
-                f"{self.context.at[d]} == {size_name(d)} - 1" for d in s.at_last
-            )
             self.out.add(f"if ({guard}) {target} = {text};" if guard else f"{target} = {text};")
+
+    def _constant(self, wish: str, t: str, text: str) -> str:
+        name = self.context.names.new(wish)
+        self.out.add(f"const {t} {name} = {text};")
+        return name
 
     def with_initial(self, results: list[str]) -> list[str]:
         """``initial ⊛ results``, as new constants; the results themselves if there is no initial value."""
@@ -485,3 +515,45 @@ class CellsText:
                 self.out.add(f"{name} {e.op}= {texts[c][len(name) + 2 + len(e.op) :]};")
             else:
                 self.out.add(f"{name} = {texts[c]};")
+
+
+def all_of(tests: Sequence[str]) -> str:
+    """The conjunction in C of those that are not empty."""
+    some = [t for t in tests if t]
+    return some[0] if len(some) == 1 else " && ".join(f"({t})" for t in some)
+
+
+def when_stored(program: MdhProgram, store: Store, value: Expr) -> tuple[Expr | None, Expr]:
+    """The condition under which a value differs from what the cell holds anyway, and the value then."""
+    taken, new = _taken(program, store, value)
+    return (None if taken == _YES else taken), new
+
+
+_YES, _NO = Const(1, INT32), Const(0, INT32)
+
+
+def _taken(program: MdhProgram, store: Store, value: Expr) -> tuple[Expr, Expr]:
+    """When a value is another than the cell's own, and what it is then."""
+    if _is_cell(program, store, value):
+        return _NO, value
+    if not isinstance(value, Select):
+        return _YES, value
+    (t, then), (o, other) = (_taken(program, store, x) for x in (value.then, value.other))
+    if t == _YES and o == _YES:
+        return _YES, value
+    if o == _NO:
+        return (value.cond if t == _YES else Binary("&&", value.cond, t, INT32)), then
+    if t == _NO:
+        no = Unary("!", value.cond, INT32)
+        return (no if o == _YES else Binary("&&", no, o, INT32)), other
+    return Select(value.cond, t, o, INT32), Select(value.cond, then, other, value.type)
+
+
+def _is_cell(program: MdhProgram, store: Store, e: Expr) -> bool:
+    match e:
+        case Load(buffer=buffer, index=index):
+            return buffer == store.buffer and tuple(as_affine(i) for i in index) == store.index
+        case Operand(access=k):
+            a = program.inp.accesses[k]
+            return (a.buffer, a.index) == (store.buffer, store.index)
+    return False

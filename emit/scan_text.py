@@ -11,6 +11,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from emit.c_text import c_type, constant
+from emit.cells_text import all_of, when_stored
 from emit.kernel_text import Allocation, Context, Lines, repeats_right
 from emit.nest_text import NestText
 from lowering.lower import Nest, ScanNest, size_name
@@ -144,18 +145,21 @@ class ScanText:
 
     def _write(self, stores: tuple[Store, ...], carry: list[str]) -> None:
         self.context.results = dict(enumerate(carry))
-        values = []
+        writes: list[tuple[str, str]] = []  # condition and value
         for s in stores:
-            text = self.context.scalar(s.value)
+            condition, new = when_stored(self.program, s, s.value)
+            others = [d for d in s.at_last if d != self.scan.dim]
+            last = [f"{self.context.at[d]} == {size_name(d)} - 1" for d in others]
             if len(stores) > 1 and s.plain is None:
                 name = self.context.names.new("value")
-                self.out.add(f"const {c_type(self.program.buffer(s.buffer).type)} {name} = {text};")
-                text = name
-            values.append(text)
-        for s, text in zip(stores, values, strict=True):
+                t = c_type(self.program.buffer(s.buffer).type)
+                self.out.add(f"const {t} {name} = {self.context.scalar(s.value)};")
+                writes.append((all_of(last), name))
+            else:
+                test = "" if condition is None else self.context.scalar(condition)
+                writes.append((all_of([*last, test]), self.context.scalar(new)))
+        for s, (guard, text) in zip(stores, writes, strict=True):
             target = self.context.subscript(s.buffer, s.index)
-            others = [d for d in s.at_last if d != self.scan.dim]
-            guard = " && ".join(f"{self.context.at[d]} == {size_name(d)} - 1" for d in others)
             self.out.add(f"if ({guard}) {target} = {text};" if guard else f"{target} = {text};")
 
     def _blocks(self, block: int) -> None:

@@ -487,9 +487,12 @@ class Tile:
                 self.out.rows[-1] = "  " * (self.out.indent - 1) + "{"
                 for line in self.context.printer().statements(scalar.body):
                     self.out.add(line)
+            if self.function is None and all(s.plain is not None for s in self.n.program.out.stores):
+                self.n.write_all([scalar.results[s.plain or 0] for s in self.n.program.out.stores])
+                return
             values = [self.context.scalar(e) for e in scalar.results]
             if self.function is None:
-                self.n.store_all(self.n._named(values) if len(values) > 1 or self._reads_result() else values)
+                self.n.store_all(self.n._named(values))
                 return
             if len(values) > 1 or repeats_right(self.function):
                 values = self.n._named(values)
@@ -499,9 +502,6 @@ class Tile:
                 self.n.add_or_set(f"{self.have}{at}", accs, values)
             else:
                 self.n.accumulate(accs, values)
-
-    def _reads_result(self) -> bool:
-        return any(s.plain is None for s in self.n.program.out.stores)
 
     # ------------------------------------------------------------------ finishing a visit
 

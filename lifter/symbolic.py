@@ -403,7 +403,7 @@ class Machine:
             touched = None if entry.touched is None else self.resolve(entry.touched, env, moved)
             new[p] = replace(entry, value=value, total=total, touched=touched)
         for p, entry in new.items():
-            if entry.last and p in env and self.may_be_empty(loop):
+            if entry.last and entry.total is None and p in env and self.may_be_empty(loop):
                 raise refuse(
                     "MDH211",
                     f"`{p.name}` keeps its value from before a loop where that is empty",

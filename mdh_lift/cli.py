@@ -22,7 +22,7 @@ from mdh_core.diagnostics import CODES
 from mdh_lift import verbs
 from mdh_lift.session import FORMATS, Session
 from mdh_lift.version import VERSION
-from tuning.search import STRATEGIES, parse_budget
+from tuning.budget import STRATEGIES, parse_budget
 
 NOT_YET = {
     "report": "an HTML report",

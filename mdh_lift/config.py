@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from frontend_c.directives import ACCEPTED
-from tuning.search import parse_budget
+from tuning.budget import parse_budget
 
 NAMES = (".mdh-lift.toml", "mdh-lift.toml", "pyproject.toml")
 

@@ -36,17 +36,19 @@ from mdh_lift.pipeline import (
     source_hash,
     splice_part,
 )
+from mdh_lift.specials import specials_of
 from mdh_lift.splice import SplicePart
 from mdh_lift.version import VERSION
 from tuning import lock as locks
+from tuning.budget import Budget, parse_budget
 from tuning.fingerprint import fingerprint
 from tuning.harness import Candidate, Subject
 from tuning.measure import Ratio
 from tuning.runner import COMPILE_FAILED, CUT_OFF, OK, WRONG_RESULT, Outcome, Toolchain, Workbench
-from tuning.search import Budget, Evaluation, parse_budget
+from tuning.search import Evaluation
 from tuning.store import Context, Store, StoreError
 from tuning.tune import Settings, TuneResult, Winner, text_hash, tune
-from tuning.verify import EXACT_DATA, Case, VerifySummary, cases_for, size_ladder
+from tuning.verify import EXACT_DATA, Case, Thorough, VerifySummary, cases_for, size_ladder
 
 DEFAULT_FLAGS = ("-O3", "-march=native")
 FIXED = "fixed"  # the size class of a nest without integer parameters
@@ -89,17 +91,7 @@ class Improvement:
             tried += f", {slow} of them given up as slow" if slow else ""
             rows.append(("tuned", tried + (f", {rejected} rejected" if rejected else "")))
         if self.verification is not None:
-            v = self.verification
-            sizes = "1 size" if len(v.sizes) == 1 else f"{len(v.sizes)} sizes"
-            most = f"{v.max_abs:.2g}" if v.max_abs <= 1 else f"{v.max_rel:.2g} of their value"
-            difference = (
-                f"sums differ by at most {most}, within what their order allows"
-                if v.max_ulp
-                else "no difference"
-            )
-            if v.undetermined:
-                difference += f"; {v.undetermined} values depend on how the original rounds"
-            rows.append(("verified", f"{v.cases} runs on {sizes}, {difference}"))
+            rows += _verification_rows(self.verification)
         if self.speedup is not None:
             r = self.speedup
             at = " at the fixed sizes" if self.sizes == FIXED else f" at {self.sizes}"
@@ -117,6 +109,30 @@ class Improvement:
             "verification": None if self.verification is None else self.verification.as_json(),
             "speedup": None if self.speedup is None else asdict(self.speedup),
         }
+
+
+def _verification_rows(v: VerifySummary) -> list[tuple[str, str]]:
+    """How often, on what, against what, with which differences."""
+    sizes = "1 size" if len(v.sizes) == 1 else f"{len(v.sizes)} sizes"
+    most = f"{v.max_abs:.2g}" if v.max_abs <= 1 else f"{v.max_rel:.2g} of their value"
+    difference = "no difference"
+    if v.max_ulp:
+        difference = f"sums differ by at most {most}, within what their order allows"
+    if v.error:
+        difference += f" ({_number(v.error)} of {_number(v.bound)} ulp)"
+    if v.undetermined:
+        difference += f"; {v.undetermined} values depend on how the original rounds"
+    rows = [("verified", f"{v.cases} runs on {sizes}, {difference}")]
+    if v.kinds:
+        rows.append(("data", ", ".join(f"{kind} ({n})" for kind, n in v.kinds.items())))
+    if v.plain:
+        told = f"; the original's own two results differ in {v.differs} values" if v.differs else ""
+        rows.append(("against", f"the original as compiled, and at -O0{told}"))
+    return rows + [("not tried", note) for note in v.notes]
+
+
+def _number(v: float) -> str:
+    return f"{v:.1f}" if v < 10 else f"{v:.0f}" if v < 1e6 else f"{v:.1e}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +290,14 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
     final = cases_for(
         work.subject, ladder, style=settings.style, seed=settings.seed or 1, bitwise=settings.bitwise
     )
+    thorough = Thorough(
+        ladder,
+        specials_of(plan.lifted, work.bench.toolchain.flags),
+        subjects.large_sizes(plan.lifted, sizes),
+        settings.style,
+        settings.bitwise,
+        settings.seed or 1,
+    )
     quick = _quick(ladder, settings, work.bench.threads)
     done = 0
 
@@ -304,6 +328,7 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
             estimate=plan.estimate,
             start=[plan.default] if not budget.nothing else (),
             quick_cases=quick,
+            thorough=thorough,
             settings=settings,
             store=store,
             context=context if store is not None else None,

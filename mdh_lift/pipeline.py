@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from emit.render import Kernel
 from frontend_c.lexer import token_hash, tokens
 from frontend_c.preprocess import CompileCommand
 from frontend_c.read import Refused, read
@@ -25,13 +25,16 @@ from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import LoopNest
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.source import SourceFile, Span
-from mdh_lift import compile_command, kernels, macros
+from mdh_lift import compile_command, macros
 from mdh_lift.config import Config
 from mdh_lift.files import read_source
 from mdh_lift.findings import Finding
 from mdh_lift.splice import Original, Region, SplicePart, original, region_name, regions, revert, splice
 from mdh_lift.within import Broken, TooLong, each_within
 from tuning import lock as locks
+
+if TYPE_CHECKING:
+    from emit.render import Kernel
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
 
@@ -347,6 +350,8 @@ def emitted(report: FileReport, nest: NestReport, point: Mapping[str, int | str]
     """Kernel and call of a nest at a point of the search space, by default the cost model's first choice."""
     if nest.lifted is None or not nest.lifted.programs:
         return ""
+    from mdh_lift import kernels  # not needed to check a file
+
     planned = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
     kernel = planned.kernel({**planned.default, **(point or {})})
     after = kernels.after_text(nest.lifted)

@@ -99,7 +99,9 @@ class Session:
             "strategy": strategy,
         }
         tune = msgspec.structs.replace(config.tune, **{k: v for k, v in given.items() if v is not None})
-        lift = config.lift if self.accept is None else msgspec.structs.replace(config.lift, accept=self.accept)
+        lift = config.lift
+        if self.accept is not None:
+            lift = msgspec.structs.replace(lift, accept=self.accept)
         words = self.compile_words
         return Options(
             msgspec.structs.replace(config, tune=tune, lift=lift),

@@ -40,6 +40,8 @@ from tuning.harness import Arg, ArrayArg, IndexData, IteratorArg, OuterScalarArg
 _LARGE = 1 << 20  # a size that every size variable may have
 _PER_ITERATION = 4  # elements of an array that is indexed by data
 _WORK = 4e6  # points of one comparison, at most
+_LARGE_WORK = 2e7  # of one with large arrays
+_LARGE_BYTES = 64 << 20  # of all arrays together
 
 
 def subject_of(lifted: LiftedNest, data: bytes, path: str, nest_text: bytes = b"") -> Subject:
@@ -376,6 +378,24 @@ def work(lifted: LiftedNest, sizes: Sizes) -> float:
     return iterations.points(lifted.program, params)
 
 
+def large_sizes(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
+    """Sizes in the proportions of the given ones with arrays that leave the caches, as far as time allows.
+
+    None where no sizes are larger than those of the other comparisons.
+    """
+    bytes_of = {b.name: b.type.size for b in lifted.nest.buffers}
+    for half_steps in range(8, -24, -1):
+        tried = repaired(lifted, {n: int(v * 2 ** (half_steps / 2)) + 1 for n, v in sizes.items()})
+        if tried is None or not sizes:
+            continue
+        points = work(lifted, tried)
+        counts = element_counts(lifted, tried) or {}
+        taken = sum(n * bytes_of[name] for name, n in counts.items())
+        if points <= _LARGE_WORK and taken <= _LARGE_BYTES:
+            return tried if points > _WORK or taken > _LARGE_BYTES / 4 else None
+    return None
+
+
 def data_style(lifted: LiftedNest) -> str:
     """Which generated data keep values in range, and errors small.
 
@@ -427,4 +447,4 @@ def _expressions(body: Sequence[NestStmt | Stmt]) -> Iterator[Expr]:
 
 
 MOST_WORK = _WORK
-__all__ = ["MOST_WORK", "data_style", "element_counts", "size_ranges", "subject_of", "work"]
+__all__ = ["MOST_WORK", "data_style", "element_counts", "large_sizes", "size_ranges", "subject_of", "work"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -15,26 +13,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import rich.console
-import rich.progress
 
 from frontend_c.preprocess import find_compiler
 from lifter.describe import to_json
 from mdh_core.diagnostics import CODES, Code, Refusal
 from mdh_core.source import SourceFile
 from mdh_lift import config as configuration
-from mdh_lift import improve, pipeline, report_data, report_text
+from mdh_lift import pipeline, report_data, report_text
 from mdh_lift.files import write_atomic
-from mdh_lift.improve import Improvement
 from mdh_lift.pipeline import Change, FileReport, NestReport, Options, short_name
 from mdh_lift.session import Session, Target
-from mdh_lift.shown import shown
 from mdh_lift.splice import SplicePart
 from mdh_lift.version import VERSION
 from tuning.lock import Entry
+
+if TYPE_CHECKING:  # what runs code is imported when it is asked for: `check` starts quickly
+    from mdh_lift.improve import Improvement
 
 STDIN = "<stdin>"
 
@@ -130,6 +127,8 @@ def show(session: Session, paths: Sequence[str], form: str, stage: str) -> int:
     nests = [n for _, _, found in reports_of(session, paths) for n in found]
     for nest in nests:
         if nest.lifted is not None and session.for_people:
+            from mdh_lift.shown import shown
+
             text = shown(nest.lifted, form, stage)
             heading = click.style(f"{nest.name} ({nest.status})", bold=True)
             session.result(heading if session.colour else click.unstyle(heading))
@@ -240,6 +239,8 @@ def doctor(session: Session) -> int:
 
 
 def _installed(package: str) -> tuple[str, bool]:
+    import importlib.metadata
+
     try:
         return importlib.metadata.version(package), True
     except importlib.metadata.PackageNotFoundError:
@@ -380,6 +381,8 @@ def _improved(
     if nest.splice_state == "edited" and stage in ("all", "splice") and not options.force:
         return None  # MDH502 is among its findings
     with progress(session, nest.name) as tell:
+        from mdh_lift import improve
+
         work = partial(improve.improve, report, nest, options, stage, tell)
         improvement = session.attempt(report.source.path, work)
     if improvement is not None:
@@ -402,6 +405,9 @@ class progress:  # noqa: N801 - used as a function
 
     def __init__(self, session: Session, name: str) -> None:
         shown = session.for_people and not session.quiet and sys.stderr.isatty()
+        import rich.console
+        import rich.progress
+
         console = rich.console.Console(
             stderr=True, no_color=not report_text.wants_colour(session.color, sys.stderr)
         )

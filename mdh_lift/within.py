@@ -1,8 +1,8 @@
 """Work that may not end, in a child that can be killed.
 
-The analysis of a nest is bounded by the number of isl operations and of attempts, but no bound on time follows
-from that.  ``each_within`` runs it in a forked child, takes the results one by one as they come, and kills
-the child when the next one takes too long; the work behind it goes on in a new child.
+The analysis of a nest is bounded by the number of isl operations and of attempts, but no bound on time
+follows from that.  ``each_within`` runs it in a forked child, takes the results one by one as they come,
+and kills the child when the next one takes too long; the work behind it goes on in a new child.
 
 Where the platform cannot fork, the work is done in this process without a limit.
 """

@@ -6,6 +6,7 @@
      limit RESOURCE BYTES            as | cpu | fsize | core | nproc
      case ID verify|bench
      set KEY VALUE                   see `struct spec`
+     set plain FILE                  a shared library with the original compiled another way: its result counts, too
      p NAME VALUE                    value of a parameter (others come from the generator)
      c NAME COUNT                    elements of an array
      d NAME STEP                     elements from one diagonal element of an array to the next
@@ -14,6 +15,7 @@
      end
    Results are JSON lines on descriptor FD, so that printing cannot forge them.  The last line is {"done":1}. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fenv.h>
 #include <float.h>
@@ -29,16 +31,21 @@
 
 extern void omp_set_num_threads(int) __attribute__((weak));
 
-enum { MAX_ARGS = 256, CANARY = 0xA5, POISON = 0xCD };
+enum { MAX_ARGS = 256, CANARY = 0xA5, POISON = 0xCD, NAN_POISON = 0xFF };
 enum role { PARAM, ARRAY, SCALAR, ITERATOR };
-enum data { EXACT, REAL, EXACT_PRODUCT, REAL_PRODUCT, POSITIVE, DOMINANT };
-enum which { ORIGINAL = 1, CANDIDATE = 2 };
+enum data { EXACT, REAL, EXACT_PRODUCT, REAL_PRODUCT, POSITIVE, DOMINANT, DENORMAL };
+enum which { ORIGINAL = 1, CANDIDATE = 2, PLAIN = 4 };
+enum special { NANS = 1, INFINITIES = 2, ZEROS = 4, DENORMALS = 8, EXTREMES = 16 };
 
 struct spec {
     long id;
     char mode[16];
     uint64_t seed;
     int data, threads, bitwise, at_start;
+    int special, every;       /* which special values stand among the others, and one of how many is */
+    int zero_signs;           /* -0 is no 0 */
+    int loose;                /* where roundings took place, only finite values are compared */
+    int offset;               /* elements from the start of a page to the first array; others differ by their number */
     double length;            /* of the longest chain of combined values, for the tolerance */
     int alias, aliased;       /* overlap mode: array `aliased` starts `shift` elements into array `alias` */
     long shift;
@@ -52,8 +59,7 @@ struct spec {
 
 struct region {
     char *map, *base;
-    size_t map_bytes, bytes, canary_bytes;
-    char *canary;
+    size_t map_bytes, bytes, inner; /* inner: accessible bytes, from map + page on */
     int borrowed;
 };
 
@@ -64,6 +70,8 @@ struct copy {
 
 static int out;
 static struct spec spec;
+static char plain_path[768];
+static void (*plain)(void **); /* the original, compiled another way */
 static size_t page;
 
 /* ------------------------------------------------------------------ leaving */
@@ -90,29 +98,35 @@ static size_t whole_pages(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-/* Inaccessible pages directly before and behind; the array touches the one behind, or (at_start) the one before. */
-static void guarded(struct region *r, size_t bytes, int at_start)
+/* Inaccessible pages directly before and behind; the array touches the one behind, or lies `lead` bytes behind the one
+   before. */
+static void guarded(struct region *r, size_t bytes, int at_start, size_t lead)
 {
-    size_t inner = whole_pages(bytes);
+    size_t inner = whole_pages(bytes + lead);
     r->map_bytes = inner + 2 * page;
     r->map = mmap(NULL, r->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (r->map == MAP_FAILED || (inner && mprotect(r->map + page, inner, PROT_READ | PROT_WRITE)))
         finish("no_memory", "an array of the test program could not be allocated");
     r->bytes = bytes;
-    r->base = r->map + page + (at_start ? 0 : inner - bytes);
-    r->canary = r->map + page + (at_start ? bytes : 0);
-    r->canary_bytes = inner - bytes;
+    r->inner = inner;
+    r->base = r->map + page + (at_start ? lead : inner - bytes);
     r->borrowed = 0;
-    if (r->canary_bytes)
-        memset(r->canary, CANARY, r->canary_bytes);
+    memset(r->map + page, CANARY, (size_t)(r->base - r->map) - page);
+    memset(r->base + bytes, CANARY, (size_t)(r->map + page + inner - (r->base + bytes)));
+}
+
+static int is_canary(const char *from, const char *to)
+{
+    for (; from < to; from++)
+        if ((unsigned char)*from != CANARY)
+            return 0;
+    return 1;
 }
 
 static int canary_intact(const struct region *r)
 {
-    for (size_t k = 0; k < r->canary_bytes; k++)
-        if ((unsigned char)r->canary[k] != CANARY)
-            return 0;
-    return 1;
+    return r->borrowed || !r->map || (is_canary(r->map + page, r->base)
+        && is_canary(r->base + r->bytes, r->map + page + r->inner));
 }
 
 static size_t bytes_of(int a)
@@ -130,7 +144,8 @@ static void allocate(struct copy *c)
             bytes = bytes > other ? bytes : other;
         }
         if (a != spec.aliased)
-            guarded(&c->region[a], bytes, spec.at_start);
+            guarded(&c->region[a], bytes, spec.at_start || spec.offset,
+                    spec.offset ? (size_t)(spec.offset + a) * mdh_args[a].size : 0);
     }
     if (spec.aliased >= 0) {
         struct region *r = &c->region[spec.aliased];
@@ -219,11 +234,50 @@ static double get_real(const char *p, int bits)
     return memcpy(&d, p, 8), d;
 }
 
+/* Sums of these are exact, whatever their order: all are multiples of one small denormal number. */
+static double denormal_value(uint64_t h, int bits)
+{
+    return ((double)(h % 9) - 4) * (bits == 32 ? 0x1p-140 : 0x1p-1060);
+}
+
+/* A special value for a field, or 0: the usual data.  Only arrays that are no indices have them. */
+static int put_special(char *p, const struct mdh_field *f, uint64_t h, int absolute, int a)
+{
+    int r = (int)(h >> 20 & 15);
+    double v;
+    if (!spec.special || mdh_args[a].role != ARRAY || spec.below[a] || h % (uint64_t)spec.every)
+        return 0;
+    if (f->kind == 1 || f->kind == 2) {
+        uint64_t top = f->kind == 1 ? ((uint64_t)1 << (f->bits - 1)) - 1 : UINT64_MAX >> (64 - f->bits);
+        if (!(spec.special & EXTREMES))
+            return 0;
+        put_integer(p, f->bits, (int64_t)(r % 4 == 0 ? top : r % 4 == 1 ? top - 1 : r % 4 == 2 ? top + 1 : ~(uint64_t)0));
+        return 1;
+    }
+    if (f->kind != 0)
+        return 0;
+    if (r < 3 && spec.special & NANS)
+        v = NAN;
+    else if (r < 7 && spec.special & INFINITIES)
+        v = r & 1 ? INFINITY : -INFINITY;
+    else if (r < 10 && spec.special & DENORMALS)
+        v = (r & 1 ? 1 : -1) * (f->bits == 32 ? (r == 7 ? 0x1p-149 : 0x1.8p-128) : (r == 7 ? 0x1p-1074 : 0x1.8p-1024));
+    else if (spec.special & ZEROS)
+        v = r & 1 ? -0.0 : 0.0;
+    else
+        return 0;
+    put_real(p, f->bits, absolute ? fabs(v) : v);
+    return 1;
+}
+
 static void put_value(char *p, const struct mdh_field *f, uint64_t h, int data, int absolute, int a, size_t e)
 {
     double v;
+    if (put_special(p, f, h, absolute, a))
+        return;
     if (f->kind == 0) {
-        v = data == DOMINANT ? dominant_value(h, a, e) : real_value(h, data);
+        v = data == DOMINANT ? dominant_value(h, a, e)
+          : data == DENORMAL && mdh_args[a].role == ARRAY ? denormal_value(h, f->bits) : real_value(h, data);
         put_real(p, f->bits, absolute ? fabs(v) : v);
     } else if (spec.below[a])
         put_integer(p, f->bits, (int64_t)(spec.ascending[a]
@@ -250,8 +304,9 @@ static void fill(struct copy *c, int a, int absolute)
     const struct mdh_arg *arg = &mdh_args[a];
     size_t n = arg->role == ARRAY ? spec.count[a] : 1;
     char *p = c->slot[a];
-    int data = arg->role == PARAM && spec.data == EXACT ? POSITIVE : spec.data; /* a factor of 0 would hide much */
-    memset(p, arg->flags & 2 ? 0 : POISON, n * arg->size);
+    int data = arg->role == PARAM && (spec.data == EXACT || spec.data == DENORMAL)
+        ? POSITIVE : spec.data; /* a factor of 0 would hide much */
+    memset(p, arg->flags & 2 ? 0 : spec.special ? NAN_POISON : POISON, n * arg->size);
     if (arg->role == ITERATOR)
         *p = 77;
     if (spec.value[a][0]) {
@@ -287,30 +342,42 @@ static int call(struct copy *c, int which)
 {
     if (which == CANDIDATE)
         return mdh_run_candidate(c->slot);
-    mdh_run_original(c->slot);
+    if (which == PLAIN)
+        plain(c->slot);
+    else
+        mdh_run_original(c->slot);
     return 1;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static void phase(const char *name)
 {
-    dprintf(out, "{\"phase\":\"%s\",\"case\":%ld}\n", name, spec.id);
+    dprintf(out, "{\"phase\":\"%s\",\"case\":%ld,\"at\":%.6f}\n", name, spec.id, now());
 }
 
 /* ------------------------------------------------------------------ comparing */
 
 struct verdict {
-    unsigned long mismatches, undetermined;
+    unsigned long mismatches, undetermined, differs; /* differs: the original's results, compiled in two ways */
     int arg, field;
     size_t index;
     double got, expected, tolerance;
     int64_t got_integer, expected_integer;
     double max_abs, max_rel, max_ulp;
+    double error, bound;      /* the largest difference and what was allowed there, in ulp of the scale */
 };
 
 /* What the original gives besides its result, to tell how far roundings may reach. */
 struct reach {
     struct copy absolute;   /* on absolute values */
     struct copy up, down;   /* rounding upward, downward */
+    const struct copy *plain; /* compiled another way; NULL where there is none */
     double start[MAX_ARGS]; /* largest magnitude of an argument before the nest */
 };
 
@@ -349,7 +416,8 @@ static void note(struct verdict *v, int a, int f, size_t e, double got, double e
    absolute values| and the magnitudes in the array before and after the nest. */
 static double usual_error(int bits, double scale)
 {
-    return 4 * (bits == 32 ? (double)FLT_EPSILON : DBL_EPSILON) * (spec.length + 8) * scale;
+    double smallest = bits == 32 ? 0x1p-149 : 0x1p-1074; /* what underflows rounds to a multiple of it */
+    return 4 * (spec.length + 8) * ((bits == 32 ? (double)FLT_EPSILON : DBL_EPSILON) * scale + smallest);
 }
 
 static double real_at(const struct copy *c, int a, size_t at, int bits)
@@ -371,9 +439,12 @@ static double scale_at(const struct reach *r, const struct scale *s, int a, size
 static double spread_at(const struct reach *r, int a, size_t at, int bits, double w)
 {
     double up = real_at(&r->up, a, at, bits), down = real_at(&r->down, a, at, bits);
+    double other = r->plain ? real_at(r->plain, a, at, bits) : w;
     if (!isfinite(w))
-        return (isnan(w) ? isnan(up) && isnan(down) : up == w && down == w) ? 0 : INFINITY;
-    return isfinite(up) && isfinite(down) ? fmax(fabs(up - w), fabs(down - w)) : INFINITY;
+        return (isnan(w) ? isnan(up) && isnan(down) && isnan(other) : up == w && down == w && other == w)
+            ? 0 : INFINITY;
+    return isfinite(up) && isfinite(down) && isfinite(other)
+        ? fmax(fmax(fabs(up - w), fabs(down - w)), fabs(other - w)) : INFINITY;
 }
 
 /* A result that moves by more than this share of its scale is hardly determined by the nest and its input. */
@@ -415,20 +486,40 @@ static double tolerance_of(const struct reach *r, const struct scale *s, int a, 
     return fmax(fmax(usual, fmin(4 * s->amplified * usual, determined(bits) / 10 * scale)), 8 * spread);
 }
 
-static void compare_real(struct verdict *v, int a, int f, size_t e, const char *want, const char *have,
-                         const struct reach *r, const struct scale *s)
+/* Equal as far as the case asks: NaN equals NaN, whatever its payload. */
+static int same_real(const char *x, const char *y, int bits)
+{
+    double v = get_real(x, bits), w = get_real(y, bits);
+    if (memcmp(x, y, bits / 8) == 0 || (isnan(v) && isnan(w)))
+        return 1;
+    return !spec.bitwise && v == w && !(spec.zero_signs && v == 0);
+}
+
+static void compare_real(struct verdict *v, int a, int f, size_t e, const char *want, const char *other,
+                         const char *have, const struct reach *r, const struct scale *s)
 {
     int bits = mdh_args[a].field[f].bits;
     size_t at = e * mdh_args[a].size + mdh_args[a].field[f].offset;
-    double w = get_real(want, bits), h = get_real(have, bits), tolerance = 0, difference, ulp;
-    if (memcmp(want, have, bits / 8) == 0 || (isnan(w) && isnan(h)))
+    double w = get_real(want, bits), h = get_real(have, bits), tolerance = 0, difference, ulp, unit;
+    v->differs += !same_real(want, other, bits);
+    if (same_real(want, have, bits) || same_real(other, have, bits))
         return;
-    if (!spec.bitwise && w == h)
+    if (r && spec.loose && !(isfinite(w) && isfinite(h))) {
+        v->undetermined++;
         return;
+    }
     difference = fabs(w - h);
     if (r) {
         tolerance = tolerance_of(r, s, a, at, bits, w);
-        v->undetermined += tolerance > determined(bits) * fmax(s->norm, fabs(w));
+        if (w == h && spread_at(r, a, at, bits, w) > 0)
+            return; /* zeros of values that roundings move */
+        if (tolerance > determined(bits) * fmax(s->norm, fabs(w)))
+            v->undetermined++;
+        else if (tolerance > 0 && isfinite(difference)) {
+            unit = usual_error(bits, scale_at(r, s, a, at, bits, w)) / (4 * (spec.length + 8));
+            if (unit > 0 && difference / unit > v->error)
+                v->error = difference / unit, v->bound = tolerance / unit;
+        }
         if (tolerance > DBL_MAX)
             return;
     }
@@ -440,14 +531,16 @@ static void compare_real(struct verdict *v, int a, int f, size_t e, const char *
             v->max_rel = fmax(v->max_rel, difference / fabs(w));
     } else
         tolerance = 0;
-    if (!(difference <= tolerance))
+    if (w == h || !(difference <= tolerance))
         note(v, a, f, e, h, w, tolerance);
 }
 
-static void compare_integer(struct verdict *v, int a, int f, size_t e, const char *want, const char *have)
+static void compare_integer(struct verdict *v, int a, int f, size_t e, const char *want, const char *other,
+                            const char *have)
 {
     int bits = mdh_args[a].field[f].bits;
-    if (memcmp(want, have, bits / 8) == 0)
+    v->differs += memcmp(want, other, bits / 8) != 0;
+    if (memcmp(want, have, bits / 8) == 0 || memcmp(other, have, bits / 8) == 0)
         return;
     if (v->mismatches == 0) {
         v->got_integer = get_integer(have, bits);
@@ -456,12 +549,14 @@ static void compare_integer(struct verdict *v, int a, int f, size_t e, const cha
     note(v, a, f, e, NAN, NAN, 0);
 }
 
-static void compare(struct verdict *v, int a, const struct copy *want, const struct copy *have, const struct reach *r)
+/* `other`: the result of the original compiled another way, or `want` again. */
+static void compare(struct verdict *v, int a, const struct copy *want, const struct copy *other,
+                    const struct copy *have, const struct reach *r)
 {
     const struct mdh_arg *arg = &mdh_args[a];
     size_t n = arg->role == ARRAY ? spec.count[a] : 1;
-    const char *w = want->slot[a], *h = have->slot[a];
-    if (arg->role == PARAM || memcmp(w, h, n * arg->size) == 0)
+    const char *w = want->slot[a], *o = other->slot[a], *h = have->slot[a];
+    if (arg->role == PARAM || (memcmp(w, h, n * arg->size) == 0 && memcmp(w, o, n * arg->size) == 0))
         return;
     for (int f = 0; f < arg->fields; f++) {
         struct scale s = {0, 0, 0};
@@ -470,9 +565,9 @@ static void compare(struct verdict *v, int a, const struct copy *want, const str
         for (size_t e = 0; e < n; e++) {
             size_t at = e * arg->size + arg->field[f].offset;
             if (arg->field[f].kind == 0)
-                compare_real(v, a, f, e, w + at, h + at, r, &s);
+                compare_real(v, a, f, e, w + at, o + at, h + at, r, &s);
             else
-                compare_integer(v, a, f, e, w + at, h + at);
+                compare_integer(v, a, f, e, w + at, o + at, h + at);
         }
     }
 }
@@ -528,20 +623,40 @@ static const char *damaged(const struct copy *c)
     return "";
 }
 
+static void load_plain(void)
+{
+    void *library = plain_path[0] && !plain ? dlopen(plain_path, RTLD_LAZY | RTLD_LOCAL) : NULL;
+    if (library)
+        *(void **)&plain = dlsym(library, "mdh_run_original");
+    if (plain_path[0] && !plain)
+        finish("no_plain", "the original compiled without optimisation cannot be loaded");
+}
+
+static int inexact_call(struct copy *c, int which)
+{
+    feclearexcept(FE_ALL_EXCEPT);
+    call(c, which);
+    return fetestexcept(FE_INEXACT) != 0;
+}
+
 static void verify_case(void)
 {
-    static struct copy want, have;
+    static struct copy want, have, other;
     static struct reach reach;
     struct verdict v;
     int inexact, rounded, handled;
     memset(&v, 0, sizeof v);
+    load_plain();
     allocate(&want), fill_all(&want, 0);
     allocate(&have), fill_all(&have, 0);
     set_threads(1);
     phase("original");
-    feclearexcept(FE_ALL_EXCEPT);
-    call(&want, ORIGINAL);
-    inexact = fetestexcept(FE_INEXACT) != 0; /* nothing was rounded: any order gives the same values */
+    inexact = inexact_call(&want, ORIGINAL); /* nothing was rounded: any order gives the same values */
+    if (plain) {
+        allocate(&other), fill_all(&other, 0);
+        inexact |= inexact_call(&other, PLAIN);
+    }
+    reach.plain = plain ? &other : NULL;
     rounded = inexact && !spec.bitwise;
     if (rounded)
         run_again(&reach);
@@ -550,12 +665,12 @@ static void verify_case(void)
     handled = call(&have, CANDIDATE);
     phase("compare");
     for (int a = 0; a < mdh_arg_count; a++)
-        compare(&v, a, &want, &have, rounded ? &reach : NULL);
+        compare(&v, a, &want, plain ? &other : &want, &have, rounded ? &reach : NULL);
     dprintf(out, "{\"verify\":%ld,\"handled\":%d,\"inexact\":%d,\"mismatches\":%lu,\"undetermined\":%lu,"
-            "\"damaged\":\"%s\",\"original_damaged\":\"%s\",\"max_abs\":%.17g,\"max_rel\":%.17g,"
-            "\"max_ulp\":%.17g",
-            spec.id, handled != 0, inexact, v.mismatches, v.undetermined, damaged(&have), damaged(&want), v.max_abs,
-            v.max_rel, v.max_ulp);
+            "\"differs\":%lu,\"damaged\":\"%s\",\"original_damaged\":\"%s\",\"max_abs\":%.17g,"
+            "\"max_rel\":%.17g,\"max_ulp\":%.17g,\"error\":%.6g,\"bound\":%.6g",
+            spec.id, handled != 0, inexact, v.mismatches, v.undetermined, v.differs, damaged(&have), damaged(&want),
+            v.max_abs, v.max_rel, v.max_ulp, v.error, v.bound);
     if (v.mismatches)
         report_mismatch(&v);
     dprintf(out, "}\n");
@@ -564,18 +679,13 @@ static void verify_case(void)
         _exit(0);
     }
     release(&want), release(&have);
+    if (plain)
+        release(&other);
     if (rounded)
         release(&reach.absolute), release(&reach.up), release(&reach.down);
 }
 
 /* ------------------------------------------------------------------ measuring */
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* All values of all outputs in one number; -0 counts as 0 and every NaN as one. */
 static uint64_t digest(const struct copy *c)
@@ -622,10 +732,10 @@ static void prepare_bench(void)
     memset(&pristine, 0, sizeof pristine);
     for (int a = 0; a < mdh_arg_count; a++) {
         size_t bytes = bytes_of(a) + 64 * (size_t)(a + 1); /* lines of different arrays fall into different sets */
-        guarded(&bench.region[a], whole_pages(bytes), 1);
+        guarded(&bench.region[a], whole_pages(bytes), 1, 0);
         bench.slot[a] = bench.region[a].base + 64 * (a % 8);
         if (is_refreshed(a)) {
-            guarded(&pristine.region[a], bytes_of(a), 1);
+            guarded(&pristine.region[a], bytes_of(a), 1, 0);
             pristine.slot[a] = pristine.region[a].base;
             fill(&pristine, a, 0);
         }
@@ -731,7 +841,7 @@ static void new_case(long id, const char *mode)
     spec.id = id;
     snprintf(spec.mode, sizeof spec.mode, "%s", mode);
     spec.alias = spec.aliased = -1;
-    spec.threads = 1, spec.length = 1, spec.which = 3, spec.min_rounds = 3, spec.max_rounds = 1000;
+    spec.threads = 1, spec.every = 1, spec.length = 1, spec.which = 3, spec.min_rounds = 3, spec.max_rounds = 1000;
 }
 
 static void set(const char *key, const char *value)
@@ -742,6 +852,12 @@ static void set(const char *key, const char *value)
     else if (!strcmp(key, "threads")) spec.threads = (int)v;
     else if (!strcmp(key, "bitwise")) spec.bitwise = (int)v;
     else if (!strcmp(key, "at_start")) spec.at_start = (int)v;
+    else if (!strcmp(key, "special")) spec.special = (int)v;
+    else if (!strcmp(key, "every")) spec.every = (int)v;
+    else if (!strcmp(key, "zero_signs")) spec.zero_signs = (int)v;
+    else if (!strcmp(key, "loose")) spec.loose = (int)v;
+    else if (!strcmp(key, "offset")) spec.offset = (int)v;
+    else if (!strcmp(key, "plain")) snprintf(plain_path, sizeof plain_path, "%s", value);
     else if (!strcmp(key, "length")) spec.length = v;
     else if (!strcmp(key, "alias")) spec.alias = find(value);
     else if (!strcmp(key, "aliased")) spec.aliased = find(value);
@@ -757,8 +873,8 @@ static void set(const char *key, const char *value)
 
 static void line_of_spec(const char *line)
 {
-    char word[16], a[256], b[256];
-    int n = sscanf(line, "%15s %255s %255s", word, a, b);
+    char word[16], a[256], b[768];
+    int n = sscanf(line, "%15s %255s %767[^\n]", word, a, b);
     if (n < 1)
         return;
     if (!strcmp(word, "limit") && n == 3) limit(a, strtoull(b, NULL, 10));

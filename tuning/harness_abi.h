@@ -15,5 +15,5 @@ struct mdh_arg {
 };
 extern const struct mdh_arg mdh_args[];
 extern const int mdh_arg_count;
-void mdh_run_original(void **mdh_slot);
+void mdh_run_original(void **mdh_slot) __attribute__((visibility("default")));
 int mdh_run_candidate(void **mdh_slot); /* nonzero: the kernel ran, zero: it declined and the original ran */

@@ -13,9 +13,10 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tuning.measure import Ratio
+if TYPE_CHECKING:
+    from tuning.measure import Ratio
 
 NAME = "mdh-lift.lock"
 SCHEMA_VERSION = 1

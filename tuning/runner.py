@@ -29,7 +29,7 @@ from typing import IO, Any
 import filelock
 import platformdirs
 
-from tuning.harness import Candidate, ScalarArg, Subject, driver_text, subject_text
+from tuning.harness import ORIGINAL_ONLY, Candidate, ScalarArg, Subject, driver_text, subject_text
 
 OUTPUT_CAP = 1 << 20
 RESULT_CAP = 16 << 20
@@ -225,6 +225,43 @@ def usable_flags(flags: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
+_MEANING = (
+    *("-fsigned-char", "-funsigned-char", "-fsigned-bitfields", "-funsigned-bitfields", "-fshort-", "-fwrapv"),
+    *("-fpack-struct", "-fms-extensions", "-fplan9-extensions", "-fgnu89-inline", "-fgnu-keywords"),
+    *("-fsingle-precision-constant", "-finput-charset", "-fexec-charset", "-fwide-exec-charset", "-fblocks"),
+    *("-fdollars", "-ffreestanding", "-fno-common", "-fcommon", "-fno-builtin", "-m32", "-m64", "-mx32", "-mabi"),
+)
+_WITH_NEXT = ("-mllvm", "-Xclang", "-Xlinker", "-Xassembler", "-z")
+
+
+def plain_flags(flags: Sequence[str], machine: bool = False) -> tuple[str, ...]:
+    """The flags that give a program its meaning: macros, headers, language, sizes of types; nothing that optimises.
+
+    ``machine``: also those that select instructions, for text that names them.
+
+    >>> plain_flags(("-O3", "-march=native", "-ffast-math", "-DN=4", "-I", "include", "-fwrapv", "-flto"))
+    ('-DN=4', '-I', 'include', '-fwrapv')
+    """
+    kept: list[str] = []
+    skip = False
+    for flag in usable_flags(flags):
+        dropped = skip or flag in _WITH_NEXT or _is_no_meaning(flag, machine)
+        skip = not skip and flag in _WITH_NEXT
+        if not dropped:
+            kept.append(flag)
+    return tuple(kept)
+
+
+def _is_no_meaning(flag: str, machine: bool) -> bool:
+    if flag.startswith(_MEANING):
+        return False
+    if machine and flag.startswith("-m"):
+        return False
+    dropped = ("-O", "-f", "-m", "-g", "-W", "-p", "--coverage", "-static", "-shared", "-rdynamic", "-s", "-l", "-L")
+    kept = ("-std", "-pthread", "-Wp,", "-stdlib")
+    return flag.startswith(dropped) and not flag.startswith(kept)
+
+
 # Functions that the nest does not need are dropped by the linker, and what only they miss is no error.
 _UNNEEDED = ("-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections")
 
@@ -253,6 +290,23 @@ class Toolchain:
             *(["-iquote", quote_dir] if quote_dir else []),
             *("-MMD", "-MF", dependencies, "-MT", "x"),
             *("-x", "c", subject, "-x", "none", driver, "-o", output),
+            *self.link,
+            "-lm",
+            "-ldl",
+            *_UNNEEDED,
+        ]
+
+    def plain_command(
+        self, machine: bool, subject: str, dependencies: str, output: str, quote_dir: str
+    ) -> list[str]:
+        """A shared library without optimisation."""
+        return [
+            *self.cc,
+            *plain_flags(self.flags, machine),
+            *("-O0", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-Bsymbolic", "-w"),
+            *(["-iquote", quote_dir] if quote_dir else []),
+            *("-MMD", "-MF", dependencies, "-MT", "x"),
+            *("-x", "c", subject, "-x", "none", "-o", output),
             *self.link,
             "-lm",
             *_UNNEEDED,
@@ -380,6 +434,38 @@ class Workbench:
         return self._build_text(
             subject_text(subject, candidate), str(directory) if directory.is_dir() else ""
         )
+
+    def build_plain(self, subject: Subject) -> Outcome:
+        """The original nest without optimisation; ``data["library"]`` is the path of a shared library."""
+        if not self.toolchain.version:
+            return self._no_compiler()
+        directory = Path(subject.directory or Path(subject.path).parent).absolute()
+        quote_dir = str(directory) if directory.is_dir() else ""
+        text = subject_text(subject, ORIGINAL_ONLY)
+        cwd = str(Path(self.toolchain.cwd).absolute())
+        built = Outcome(COMPILE_FAILED)
+        for machine in (False, True):
+            made_by = self.toolchain.plain_command(machine, "s", "d", "o", quote_dir)
+            chain = repr((made_by, cwd, self.toolchain.version))
+            key = "plain-" + hashlib.sha256(chain.encode() + b"\0" + text).hexdigest()
+            entry = self._cache.find(key)
+            if entry is not None:
+                return Outcome(OK, data={"library": str(entry / "library.so")})
+            built = self._compile_plain(key, text, machine, quote_dir)
+            if built.kind != COMPILE_FAILED:
+                break
+        return built
+
+    def _compile_plain(self, key: str, text: bytes, machine: bool, quote_dir: str) -> Outcome:
+        with self._making() as made:
+            source, rule, output = made / "subject.c", made / "rule.d", made / "library.so"
+            source.write_bytes(text)
+            command = self.toolchain.plain_command(machine, str(source), str(rule), str(output), quote_dir)
+            ended = self._run_compiler(command, made)
+            if ended.killed or ended.status != 0:
+                return Outcome(ended.killed or COMPILE_FAILED, compiler_reason(ended.stderr))
+            entry = self._cache.add(key, made, _dependencies(rule, str(source), self.toolchain.cwd))
+        return Outcome(OK, data={"library": str(entry / "library.so")})
 
     def build_many(self, subject: Subject, candidates: Sequence[Candidate]) -> list[Outcome]:
         if not candidates:

@@ -17,6 +17,7 @@ from typing import Any
 
 from lowering.space import Point, Space
 from mdh_core.diagnostics import Diagnostic, Refusal
+from tuning.budget import DEFAULT_STRATEGY, Budget
 from tuning.harness import ORIGINAL_ONLY, Candidate, Subject
 from tuning.measure import Measurement, Ratio, measure, quantile, run_bench
 from tuning.runner import (
@@ -30,10 +31,10 @@ from tuning.runner import (
     Outcome,
     Workbench,
 )
-from tuning.search import DEFAULT_STRATEGY, Budget, Evaluation, SearchResult, first_choice, search
+from tuning.search import Evaluation, SearchResult, first_choice, search
 from tuning.space import Estimate
 from tuning.store import Context, Record, Store, canonical
-from tuning.verify import EXACT_DATA, Case, VerifySummary, verify
+from tuning.verify import EXACT_DATA, Case, Thorough, VerifySummary, verify, verify_thoroughly
 
 MakeCandidate = Callable[[Point], Candidate]
 Tell = Callable[[Evaluation], None]
@@ -166,6 +167,7 @@ class _Tuner:
     store: Store | None
     context: Context | None
     tell: Tell
+    thorough: Thorough | None = None
     made: dict[str, tuple[Candidate, str]] = field(default_factory=dict)  # point -> candidate, program
     by_text: dict[str, Evaluation] = field(default_factory=dict)
 
@@ -326,7 +328,11 @@ class _Tuner:
             if made is None:
                 continue
             candidate, program = made
-            summary = verify(self.bench, self.subject, program, final)
+            summary = (
+                verify(self.bench, self.subject, program, final)
+                if self.thorough is None
+                else verify_thoroughly(self.bench, self.subject, program, final, self.thorough)
+            )
             if summary.ok:
                 return self._win(leader.point, candidate, program, summary), result
             why = Outcome(DECLINED, "its guard never let it run") if summary.outcome.ok else summary.outcome
@@ -373,6 +379,7 @@ def tune(
     estimate: Estimate | None = None,
     start: Sequence[Point] = (),
     quick_cases: Sequence[Case] | None = None,
+    thorough: Thorough | None = None,
     settings: Settings = Settings(),
     store: Store | None = None,
     context: Context | None = None,
@@ -380,7 +387,7 @@ def tune(
 ) -> TuneResult:
     """Search ``space`` for the fastest candidate at ``sizes`` that passes ``final_cases``.
 
-    ``start``: points to try first.  ``make_candidate`` may raise ``Refusal`` or ``ValueError`` where there
+    ``thorough``: what is compared beyond that before a candidate wins.  ``start``: points to try first.  ``make_candidate`` may raise ``Refusal`` or ``ValueError`` where there
     is no code for a point.  With budget 0, or without Kernel Tuner (MDH605 among the diagnostics), the cost
     model's choice is taken.
     """
@@ -392,7 +399,9 @@ def tune(
         return TuneResult(None, None, ran)
     original: Reference = ran.data["reference"]
     quick = quick_cases if quick_cases is not None else _quick_cases(sizes, bench.threads, settings)
-    tuner = _Tuner(bench, subject, make_candidate, sizes, quick, settings, original, store, context, tell)
+    tuner = _Tuner(
+        bench, subject, make_candidate, sizes, quick, settings, original, store, context, tell, thorough
+    )
     found, diagnostics = _search(tuner, space, estimate, start)
     winner, found = tuner.choose(found, final_cases)
     if winner is None and found.evaluations:

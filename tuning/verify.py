@@ -14,7 +14,16 @@ What is demanded depends on what the original did, observed through the processo
   above grows as far as the original itself needs it.  Where values of an array move by more than 1e-4 of
   their scale (``float``: 1e-2), the input does not determine them: what moves more than the bound is then
   compared by its order of magnitude, and not at all where it is finite in one rounding mode only;
-* ``bitwise``: equal bits (``fp(exact)``).
+* ``bitwise``: equal bits (``fp(exact)``), NaN's payload aside.
+
+The last comparison of a candidate (``verify_thoroughly``) has a second original, compiled without optimisation.
+Where the two differ, either value is right, and their distance counts as one that a value moves.  It also runs
+
+* arrays at addresses that are multiples of an element's size only;
+* special values among the others (``Specials`` says which): NaN must stay NaN, an infinity that infinity, and
+  where the nest fixes how each result is computed, zeros keep their sign.  Where values are combined in any order
+  this is demanded if the original rounded nothing; if it did, only finite values are compared;
+* data that are denormal throughout; arrays larger than the caches.
 
 Data: ``exact`` draws small integers, so sums are exact and an index error shows sharply; ``real`` draws from
 [-1, 1); the ``product`` variants stay near one in magnitude, for nests that multiply up; ``positive`` has no
@@ -27,6 +36,7 @@ touching the one behind and the one before; what is left of a page is checked fo
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,15 +45,33 @@ from tuning.harness import ArrayArg, Sizes, Subject
 from tuning.runner import (
     CRASHED,
     HARNESS_FAILED,
+    NO_MEMORY,
     OK,
     ORIGINAL_FAILED,
+    TIMED_OUT,
     WRONG_RESULT,
     Outcome,
     Workbench,
     case_text,
 )
 
-DATA = ("exact", "real", "exact_product", "real_product", "positive", "dominant")
+DATA = ("exact", "real", "exact_product", "real_product", "positive", "dominant", "denormal")
+KINDS = {
+    "exact": "small integers",
+    "exact_product": "small integers",
+    "real": "real numbers",
+    "real_product": "real numbers",
+    "positive": "positive integers",
+    "dominant": "dominant real numbers",
+    "denormal": "denormal numbers",
+}
+SPECIAL_VALUES = ("NaN", "infinities", "zeros of both signs", "denormal numbers", "extreme integers")
+_STYLES = {
+    "sum": ("exact", "real"),
+    "product": ("exact_product", "real_product"),
+    "positive": ("positive", "positive"),
+    "dominant": ("dominant", "dominant"),
+}
 EXACT_DATA = {"sum": "exact", "product": "exact_product", "positive": "positive", "dominant": "dominant"}
 
 
@@ -57,6 +85,22 @@ class Overlap:
 
 
 @dataclass(frozen=True, slots=True)
+class Specials:
+    """Special values that a nest's result is determined for.
+
+    values      of ``SPECIAL_VALUES``; ``extremes``: the largest and smallest integers
+    denormal    it may be given data that are denormal throughout
+    zero_signs  it computes each result from given values in a given order: -0 is no 0
+    reason      why some are left out
+    """
+
+    values: tuple[str, ...] = ()
+    denormal: bool = False
+    zero_signs: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """One comparison.  ``sizes`` gives all integer parameters, and may give floating-point ones."""
 
@@ -67,12 +111,31 @@ class Case:
     bitwise: bool = False
     at_start: bool = False
     overlap: Overlap | None = None
+    offset: int = 0
+    specials: Specials | None = None
+    every: int = 1
+    large: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What it is about, for reports."""
+        if self.specials is not None:
+            return "special values"
+        if self.large:
+            return "large arrays"
+        if self.overlap is not None:
+            return "overlapping arrays"
+        return f"{KINDS[self.data]}, offset arrays" if self.offset else KINDS[self.data]
 
     def describe(self) -> str:
         sizes = ", ".join(f"{n}={v}" for n, v in self.sizes.items()) or "fixed sizes"
         where = (
             f", {self.overlap.second} = {self.overlap.first} + {self.overlap.shift}" if self.overlap else ""
         )
+        if self.specials is not None:
+            where += f", with {', '.join(self.specials.values)}"
+        if self.offset:
+            where += ", arrays aligned to their elements only"
         return f"{sizes}; {self.data} data, seed {self.seed}, {self.threads} thread(s){where}"
 
     def settings(self) -> dict[str, object]:
@@ -82,7 +145,13 @@ class Case:
             "threads": self.threads,
             "bitwise": int(self.bitwise),
             "at_start": int(self.at_start),
+            "offset": self.offset,
         }
+        if self.specials is not None:
+            shared["special"] = sum(1 << SPECIAL_VALUES.index(v) for v in self.specials.values)
+            shared["every"] = self.every
+            shared["zero_signs"] = int(self.specials.zero_signs)
+            shared["loose"] = int(not self.specials.zero_signs)
         if self.overlap:
             first, second, shift = self.overlap.first, self.overlap.second, self.overlap.shift
             shared |= {"alias": first, "aliased": second, "shift": shift}
@@ -96,6 +165,11 @@ class VerifySummary:
     ``handled``: cases in which the kernel itself ran; ``declined``: its guard let the original run.
     ``exact``: cases in which equality was demanded.  ``skipped``: sizes that make no sense, or too large.
     ``undetermined``: values that differ and were compared loosely, as the original's depend on how it rounds.
+    ``differs``: values that the original itself computes differently without optimisation; either is right.
+    ``error``, ``bound``: the largest difference and what was allowed there, in units of the last place of the
+    scale (see the module's text); ``max_ulp`` is in units of the expected value's last place.
+    ``plain``: the original without optimisation was compared with, too.
+    ``notes``: what was not tried, and why.
     """
 
     outcome: Outcome
@@ -109,6 +183,12 @@ class VerifySummary:
     max_abs: float = 0.0
     max_rel: float = 0.0
     sizes: tuple[str, ...] = field(default=())
+    differs: int = 0
+    error: float = 0.0
+    bound: float = 0.0
+    kinds: Mapping[str, int] = field(default_factory=dict)
+    plain: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -116,9 +196,35 @@ class VerifySummary:
         return self.outcome.ok and self.handled > 0
 
     def as_json(self) -> dict[str, Any]:
-        names = ("cases", "handled", "declined", "exact", "skipped", "undetermined")
+        names = ("cases", "handled", "declined", "exact", "skipped", "undetermined", "differs")
         counts = {n: getattr(self, n) for n in names}
-        return {**counts, "max_ulp": self.max_ulp, "sizes": list(self.sizes), "outcome": self.outcome.kind}
+        return {
+            **counts,
+            "max_ulp": self.max_ulp,
+            "error_ulp": self.error,
+            "bound_ulp": self.bound,
+            "sizes": list(self.sizes),
+            "data": dict(self.kinds),
+            "against_O0": self.plain,
+            "notes": list(self.notes),
+            "outcome": self.outcome.kind,
+        }
+
+    def joined(self, other: VerifySummary) -> VerifySummary:
+        """Both together; the outcome is the first that is not ok."""
+        added = ("cases", "handled", "declined", "exact", "skipped", "undetermined", "differs")
+        worst = max((self, other), key=lambda s: s.error)
+        return replace(
+            self,
+            outcome=other.outcome if self.outcome.ok else self.outcome,
+            **{n: getattr(self, n) + getattr(other, n) for n in added},
+            **{n: max(getattr(self, n), getattr(other, n)) for n in ("max_ulp", "max_abs", "max_rel")},
+            sizes=tuple(dict.fromkeys((*self.sizes, *other.sizes))),
+            error=worst.error,
+            bound=worst.bound,
+            kinds=dict(Counter(self.kinds) + Counter(other.kinds)),
+            notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
+        )
 
 
 # --------------------------------------------------------------------------- which cases
@@ -204,15 +310,9 @@ def cases_for(
 
     ``style``: ``sum``, ``product`` (the nest multiplies up), ``positive`` or ``dominant`` (it divides).
     """
-    kinds = {
-        "sum": ("exact", "real"),
-        "product": ("exact_product", "real_product"),
-        "positive": ("positive", "positive"),
-        "dominant": ("dominant", "dominant"),
-    }
     cases: list[Case] = []
     for k, sizes in enumerate(sizes_list):
-        for d, data in enumerate(kinds[style]):
+        for d, data in enumerate(_STYLES[style]):
             count = threads[(k + d) % len(threads)]
             cases.append(Case(sizes, data, count, seed + k, bitwise, at_start=(k + d) % 3 == 1))
     if overlap and sizes_list:
@@ -220,7 +320,7 @@ def cases_for(
         for sizes, (first, second) in itertools.product(chosen, overlapping_pairs(subject)):
             for shift in (0, 1, 3):
                 where = Overlap(first, second, shift)
-                cases.append(Case(sizes, kinds[style][0], threads[-1], seed, bitwise, overlap=where))
+                cases.append(Case(sizes, _STYLES[style][0], threads[-1], seed, bitwise, overlap=where))
     return cases
 
 
@@ -228,20 +328,27 @@ def cases_for(
 
 
 def verify(
-    bench: Workbench, subject: Subject, program: str, cases: Sequence[Case], *, seconds: float = 0.0
+    bench: Workbench,
+    subject: Subject,
+    program: str,
+    cases: Sequence[Case],
+    *,
+    seconds: float = 0.0,
+    plain: str = "",
 ) -> VerifySummary:
     """Run all cases in one process, stop at the first that fails, and say which and how.
 
+    ``plain``: a library with the original compiled without optimisation (``Workbench.build_plain``).
     Where the original itself fails on a division, the cases are repeated with data that has no zero.
     """
-    summary = _verify_once(bench, subject, program, cases, seconds)
+    summary = _verify_once(bench, subject, program, cases, seconds, plain)
     if summary.outcome.kind == ORIGINAL_FAILED and "SIGFPE" in summary.outcome.reason:
         cases = [replace(c, data="positive") for c in cases]
-        summary = _verify_once(bench, subject, program, cases, seconds)
+        summary = _verify_once(bench, subject, program, cases, seconds, plain)
     number = summary.outcome.data.get("case", -1)
     if summary.outcome.kind != ORIGINAL_FAILED or summary.cases == 0 or not 0 <= number < len(cases):
         return summary
-    alone = _verify_once(bench, subject, program, [cases[number]], seconds)
+    alone = _verify_once(bench, subject, program, [cases[number]], seconds, plain)
     if alone.outcome.kind == ORIGINAL_FAILED:
         return summary
     reason = f"the original failed after the candidate had run: {summary.outcome.reason}"
@@ -249,9 +356,10 @@ def verify(
 
 
 def _verify_once(
-    bench: Workbench, subject: Subject, program: str, cases: Sequence[Case], seconds: float
+    bench: Workbench, subject: Subject, program: str, cases: Sequence[Case], seconds: float, plain: str
 ) -> VerifySummary:
-    texts = [case_text(k, "verify", subject, c.sizes, c.settings()) for k, c in enumerate(cases)]
+    shared = {"plain": plain} if plain else {}
+    texts = [case_text(k, "verify", subject, c.sizes, c.settings() | shared) for k, c in enumerate(cases)]
     usable = [text for text in texts if text is not None]
     if not usable:
         return VerifySummary(Outcome(HARNESS_FAILED, "no sizes to verify with"), skipped=len(cases))
@@ -271,12 +379,107 @@ def _verify_once(
         max_abs=max((line["max_abs"] for line in results), default=0.0),
         max_rel=max((line["max_rel"] for line in results), default=0.0),
         sizes=_distinct_sizes(cases, results),
+        differs=sum(line["differs"] for line in results),
+        error=max((line["error"] for line in results), default=0.0),
+        bound=max(((line["error"], line["bound"]) for line in results), default=(0.0, 0.0))[1],
+        kinds=dict(Counter(cases[line["verify"]].kind for line in results)),
+        plain=bool(plain),
     )
 
 
 def _distinct_sizes(cases: Sequence[Case], results: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     used = (cases[line["verify"]].sizes for line in results)
     return tuple(dict.fromkeys(",".join(f"{n}={v}" for n, v in sorted(s.items())) for s in used))
+
+
+@dataclass(frozen=True, slots=True)
+class Thorough:
+    """What the last comparison does beyond the usual cases.
+
+    sizes      to try with arrays that are only aligned to their elements, and with special values
+    specials   that the nest is determined for
+    large      sizes whose arrays exceed the caches; None: there are none in reasonable time
+    """
+
+    sizes: Sequence[Mapping[str, int | float]]
+    specials: Specials = field(default=Specials())
+    large: Mapping[str, int | float] | None = None
+    style: str = "sum"
+    bitwise: bool = False
+    seed: int = 1
+    large_seconds: float = 8.0
+
+
+def verify_thoroughly(
+    bench: Workbench, subject: Subject, program: str, cases: Sequence[Case], more: Thorough
+) -> VerifySummary:
+    """The usual cases; then offset arrays, special values and large arrays.  All against both originals:
+    compiled as the user does, and without optimisation."""
+    built = bench.build_plain(subject)
+    plain = built.data["library"] if built.ok else ""
+    usual = verify(bench, subject, program, [*cases, *_offset_cases(more, bench.threads)], plain=plain)
+    notes = () if built.ok else (f"not compared with the original at -O0: {built.reason}",)
+    summary = replace(usual, notes=notes)
+    if not summary.outcome.ok:
+        return summary
+    special = _special_cases(more, bench.threads)
+    if more.specials.reason:
+        summary = replace(summary, notes=(*summary.notes, more.specials.reason))
+    if special:
+        found = verify(bench, subject, program, special, plain=plain)
+        if found.outcome.kind == ORIGINAL_FAILED:
+            reason = f"no special values: {found.outcome.reason}"
+            found = replace(found, outcome=Outcome(OK), notes=(reason,))
+        summary = summary.joined(found)
+    if more.large is None or not summary.outcome.ok:
+        return summary
+    kinds = _STYLES[more.style]
+    case = Case(more.large, kinds[-1], bench.threads, more.seed, more.bitwise, large=True)
+    found = verify(bench, subject, program, [case], seconds=more.large_seconds, plain=plain)
+    kind = found.outcome.kind
+    if kind in (NO_MEMORY, ORIGINAL_FAILED) or (kind == TIMED_OUT and not _is_endless(found.outcome)):
+        reason = f"large arrays not compared: {found.outcome.reason}"
+        found = replace(found, outcome=Outcome(OK), notes=(reason,))
+    return summary.joined(found)
+
+
+def _is_endless(outcome: Outcome) -> bool:
+    """Did the candidate not end where the originals were quick?"""
+    began = [line["at"] for line in outcome.data.get("lines", ()) if line.get("phase") == "candidate"]
+    first = [line["at"] for line in outcome.data.get("lines", ()) if "phase" in line]
+    return bool(began) and began[-1] - first[0] < outcome.data.get("seconds", 0.0) / 20
+
+
+def _odd_sizes(more: Thorough, at_most: int) -> list[Mapping[str, int | float]]:
+    """Some of the sizes, none of them 0 or 1 where possible."""
+    chosen = [s for s in more.sizes if all(v > 1 for v in s.values())] or list(more.sizes)
+    step = max(1, len(chosen) // at_most)
+    return chosen[::step][:at_most]
+
+
+def _offset_cases(more: Thorough, threads: int) -> list[Case]:
+    kinds = _STYLES[more.style]
+    return [
+        Case(s, kinds[k % 2], threads, more.seed + k, more.bitwise, offset=1 + k)
+        for k, s in enumerate(_odd_sizes(more, 4))
+    ]
+
+
+def _special_cases(more: Thorough, threads: int) -> list[Case]:
+    """Rare ones, so that few results are NaN, and frequent ones."""
+    cases: list[Case] = []
+    exact, real = _STYLES[more.style]
+    for k, sizes in enumerate(_odd_sizes(more, 4)):
+        case = Case(sizes, exact, (1, threads)[k % 2], more.seed + k, more.bitwise)
+        if more.specials.values:
+            rare = max(5.0, min(1e6, _product({n: int(v) for n, v in sizes.items()}) ** 0.75))
+            for every in (2, int(rare)):
+                cases.append(replace(case, specials=more.specials, every=every))
+            if more.specials.zero_signs:
+                cases.append(replace(case, data=real, specials=more.specials, every=7))
+        if more.specials.denormal:
+            cases.append(replace(case, data="denormal"))
+    return cases
 
 
 def _first_failure(
