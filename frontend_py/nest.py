@@ -202,6 +202,12 @@ class NestReader(Statements):
         if name not in self.kinds:
             return None
         kind = self.kinds[name]
+        if kind is None and self.static:
+            raise refuse(
+                "MDH216", f"the type of `{name}` is not declared", self.span(node),
+                help=f'the function is lifted when it is called; to check it here, annotate `{name}`, '
+                f'for example `{name}: "float32[:, :]"` or `{name}: np.int64`',
+            )  # fmt: skip
         if kind is None:
             raise refuse(
                 "MDH212", f"the type of `{name}` is not known", self.span(node),

@@ -45,6 +45,7 @@ class ReadResult:
     nests: tuple[LoopNest, ...] = ()
     refused: tuple[Refused, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()  # what belongs to no nest
+    factories: frozenset[str] = frozenset()  # names of the nests in the spelling of the MDH project
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ def read(source: SourceFile) -> ReadResult:
         return ReadResult(diagnostics=(none,))
     nests: list[LoopNest] = []
     refused: list[Refused] = []
+    factories: set[str] = set()
     ordinals: dict[str, int] = {}
     for found in directives:
         if is_expression(found.function):
@@ -91,9 +93,11 @@ def read(source: SourceFile) -> ReadResult:
         result = read_function(file, scope, found, ordinal=ordinal)
         if isinstance(result, FunctionRead):
             nests.append(result.nest)
+            if found.factory:
+                factories.add(result.nest.name)
         else:
             refused.append(result)
-    return ReadResult(tuple(nests), tuple(refused))
+    return ReadResult(tuple(nests), tuple(refused), (), frozenset(factories))
 
 
 def is_expression(node: ast.FunctionDef) -> bool:
@@ -119,7 +123,7 @@ def read_function(
             raise refuse("MDH210", "function holds no loop", file.head(found.function))
         scope = LocalScope(file, scope, whole.before)
         known = _all_kinds(file, scope, whole, found.kinds, kinds)
-        reader, body = _read_nest(file, scope, whole, known)
+        reader, body = _read_nest(file, scope, whole, known, static=kinds is None)
         problems += reader.problems
         if not problems:
             statements, params, buffers, scalars = reader.result(body)
@@ -152,13 +156,13 @@ def _nest_span(file: PythonFile, whole: Parts) -> Span:
 
 
 def _read_nest(
-    file: PythonFile, scope: Scope, whole: Parts, kinds: Mapping[str, Kind | None]
+    file: PythonFile, scope: Scope, whole: Parts, kinds: Mapping[str, Kind | None], static: bool
 ) -> tuple[NestReader, list]:  # type: ignore[type-arg]
     """Readings of the nest until the types of its variables do not change."""
     types = Types()
     for _ in range(MAX_READINGS):
         types.changed = False
-        reader = NestReader(file, scope, whole, kinds, types)
+        reader = NestReader(file, scope, whole, kinds, types, static)
         body = reader.read()
         if not types.changed:
             return reader, body

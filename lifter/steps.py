@@ -43,10 +43,12 @@ from lifter.trees import (
     declarations,
     exposed,
     has_loop,
+    leaves,
     loops_in,
     mentioned,
     replaced,
     stored_buffers,
+    tree_exprs,
     without_loops,
 )
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
@@ -75,8 +77,9 @@ from mdh_core.expr import (
 )
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Sequential, Step, programs_of
 
-MAX_ATTEMPTS = 400  # analyses of one nest
+MAX_WORK = 40_000  # nodes of the expressions in all analyses of one nest
 MAX_SPLITS = 2  # of loops within one another
+MAX_PIECES = 12  # leaves that splitting may yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,7 @@ class _Steps:
     memory: dict[str, OuterScalar] = field(default_factory=dict)
     temporaries: dict[str, Buffer] = field(default_factory=dict)
     types: dict[str, Type] = field(default_factory=dict)
+    work: int = 0
     shapes: dict[str, tuple[Affine, ...]] = field(default_factory=dict)
     names: Names = field(default_factory=lambda: Names(set()))
     reasons: list[tuple[HostLoop | Sequential, Diagnostic]] = field(default_factory=list)
@@ -182,6 +186,14 @@ class _Steps:
             return
         flat = [b.name for b in self.nest.buffers if b.rank == 1]
         self.shapes = {name: _inner_extents(whole.buffers[name]) for name in flat}
+
+    @property
+    def exhausted(self) -> bool:
+        """Was the nest analysed as often as it may be?  Then what is left stays as it is.
+
+        Counted in work, not in time, so that the answer is the same on every machine.
+        """
+        return self.work >= MAX_WORK
 
     # ----------------------------------------------------------------- flat nests
 
@@ -207,8 +219,9 @@ class _Steps:
         """The programs of a statement list, or why it has none."""
         key = (body, place)
         if key not in self.known:
-            if len(self.known) >= MAX_ATTEMPTS:
+            if self.exhausted:
                 return Diagnostic("MDH211", "the nest is too intricate to be analysed", span=self.nest.span)
+            self.work += sum(1 for e in tree_exprs(body) for _ in walk(e))
             try:
                 found = flat_programs(self.sub_nest(body, place), self.normal(body, place))
                 check_overlap(self.nest, found)
@@ -285,6 +298,8 @@ class _Steps:
         """A statement that is not flat; ``divided``: it is a part of a loop that was distributed."""
         if not isinstance(s, Loop):
             return self.sequential((s,), place, why)
+        if self.exhausted:
+            return self.in_order(s, place, why)
         try:
             normal = self.normal((s,), place)
         except Refusal:
@@ -302,6 +317,8 @@ class _Steps:
         )
         taken = [a for _, a in normal.assumptions]  # shapes that the dependences were found with
         for rewriting in rewritings:
+            if self.exhausted:
+                break
             found = assuming(rewriting(), taken, place.hosts, self.nest.params)
             if found is not None and (best is None or _cost(found) < _cost(best)):
                 best = found
@@ -461,7 +478,7 @@ class _Steps:
         if place.splits >= MAX_SPLITS or not place.hosts:
             return None
         pieces = split(s, normal, self.names)
-        if pieces is None:
+        if pieces is None or sum(1 for _ in leaves(pieces)) > MAX_PIECES:
             return None
         steps = self.block(pieces, replace(place, splits=place.splits + 1))
         return None if any(isinstance(x, HostLoop | Sequential) for x in steps) else steps
@@ -497,7 +514,7 @@ class _Steps:
         return [self.host_loop(s, axis, tuple(programs), why)]
 
     def in_order(self, s: Loop, place: Place, why: Diagnostic) -> list[Step]:
-        found = self.host(s, place)
+        found = None if self.exhausted else self.host(s, place)
         if found is None:
             return self.sequential((s,), place, why)
         axis, body, inside = found

@@ -36,7 +36,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH004", "error", "directive is not followed by a loop or block", "`#pragma mdh` belongs directly before a `for` statement or a compound statement `{ ... }`."),
     ("MDH005", "error", "nest has no exact place in the file", "The bytes of the nest could not be told apart from the rest of the file, because a macro hides a part of the loop or an `#if` cuts through it. Nothing is edited in that case."),
     ("MDH006", "error", "construct not supported inside a nest", "The nest uses a C construct that has no meaning in the formalism, such as a `switch`, an assignment inside an expression or an address taken."),
-    ("MDH007", "warning", "no directive in the file", "The file holds no `#pragma mdh`. Write one above a loop nest.", 0),
+    ("MDH007", "warning", "no directive in the file", "The file holds no `#pragma mdh` and no function decorated with `@mdh`. Write the one above a loop nest, the other above a function.", 0),
     # 1xx what was lifted
     ("MDH101", "info", "nest was lifted", "The nest became multi-dimensional homomorphisms; `mdh-lift show` prints them.", 0),
     ("MDH102", "info", "loop runs in order", "An iteration of this loop needs what an earlier one computed, so the loop stays a loop; what stands inside of it is lifted. The reason is that of the code in `show --as json`.", 0),
@@ -57,6 +57,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH213", "error", "nest reads what another iteration writes", "A cell is read in one iteration and written in another, so the iterations depend on one another's order. Write to a second buffer, or mark the dimension as `ps` if it is a scan."),
     ("MDH214", "error", "index depends on data", "A subscript that is itself read from memory, such as `x[idx[i]]`, is not lifted."),
     ("MDH215", "error", "analysis took too long", "The analysis of the nest was stopped after the time that `lift.seconds` in the configuration allows. Directives before smaller parts of the nest make it quicker."),
+    ("MDH216", "warning", "type is known when the function is called", "A Python function without declarations is lifted for the types of each call, so its text alone cannot be checked. Annotate the parameters, for example `x: \"float32[:]\"`, to check it.", 0),
     # 3xx meaning at risk
     ("MDH301", "info", "floating-point operations are reassociated", "A reduction over floating-point values is computed in another order than written, so the last digits may differ. `fp(exact)` forbids it, `fp(deterministic)` fixes the order.", 0),
     ("MDH303", "warning", "index leaves the declared extent", "For some iteration an index is outside the array's declared extents; in C the behaviour is undefined."),
@@ -82,6 +83,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH507", "error", "file changed meanwhile", "The file was modified between reading and writing; nothing was written. Run the command again.", 2),
     ("MDH508", "warning", "nothing is spliced here", "The file holds no generated region, so there is nothing to revert.", 0),
     ("MDH509", "error", "generated region is damaged", "The markers of a generated region do not match; restore the file from version control.", 2),
+    ("MDH510", "error", "nothing is put into Python files", "The decorator `@mdh` makes, verifies and loads the kernel of a Python function when the function is called; the file stays as it is. `check`, `show`, `emit` and `status` take Python files; tuning, verifying, measuring and splicing by the command are for C.", 2),
     # 6xx tuning
     ("MDH603", "warning", "no speedup", "The best version found is not reliably faster than the original (lower bound of the 95 % interval), so the source is left alone. `--force` splices all the same.", 1),
     ("MDH604", "warning", "measurements are too noisy", "The measured times vary too much to call one version faster.", 4),

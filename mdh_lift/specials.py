@@ -6,8 +6,8 @@ NaN, infinities, zeros of both signs, denormal numbers
 
     * sums and products have a NaN or an infinity in every order or in none, as long as finite values are exact
       (small integers; no denormal numbers among them, whose products would underflow in some orders only);
-    * minima and maxima of values that are read, not computed, are determined but for NaN (``a < b`` is false,
-      whichever is NaN) and for the sign of zeros; so are their positions;
+    * minima and maxima of values that are read, not computed, are determined but for NaN (``a < b`` is
+      false, whichever is NaN) and for the sign of zeros; so are their positions;
     * laws that a directive promises say nothing about special values.
 
     Values that become integers or decide about a loop must be neither NaN nor infinite.
@@ -69,8 +69,9 @@ def specials_of(lifted: LiftedNest, flags: Sequence[str] = ()) -> Specials:
     if any(_has(b.type, "float") for b in lifted.nest.buffers):
         combined = _combined(lifted)
         denormal = not _is_fast(flags) and _may_be_denormal(lifted, combined)
-        open_zeros = any(isinstance(n, Call) and n.function in _ANY_ZERO for e in expressions for n in walk(e))
-        zero_signs = bool(values) and not combined and not open_zeros and not set(_NO_ZERO_SIGNS) & set(flags)
+        open_zeros = any(_is_choice(n) for e in expressions for n in walk(e))
+        counts = not open_zeros and not set(_NO_ZERO_SIGNS) & set(flags)
+        zero_signs = bool(values) and not combined and counts
         left_out = [v for v in (_NAN, _INFINITY) if v not in values]
         if left_out:
             reason = f"no {' and no '.join(left_out)}: {_why(lifted, flags, expressions)}"
@@ -206,7 +207,7 @@ def _is_choice(n: Expr) -> bool:
 # --------------------------------------------------------------------------- signed overflow
 
 
-class _Overflow(Exception):
+class _OverflowError(Exception):
     """Some values make an operation undefined."""
 
 
@@ -219,7 +220,7 @@ def _may_overflow(lifted: LiftedNest, expressions: Sequence[Expr]) -> bool:
     try:
         for e in expressions:
             _range(e, known, functions)
-    except _Overflow:
+    except _OverflowError:
         return True
     return False
 
@@ -238,7 +239,9 @@ def _limits(t: ScalarType) -> Range:
 
 
 def _of_data(e: Expr, known: set[str]) -> bool:
-    return any(isinstance(n, Load | Call | Field) or (isinstance(n, Var) and n.name not in known) for n in walk(e))
+    return any(
+        isinstance(n, Load | Call | Field) or (isinstance(n, Var) and n.name not in known) for n in walk(e)
+    )
 
 
 def _range(e: Expr, known: set[str], functions: set[str]) -> Range | None:
@@ -251,8 +254,8 @@ def _range(e: Expr, known: set[str], functions: set[str]) -> Range | None:
         case Const(value=int(value)):
             return value, value
         case Call(function=name, args=args):
-            if name not in functions and any(isinstance(a.type, ScalarType) and a.type.kind == "int" for a in args):
-                raise _Overflow
+            if name not in functions and any(_has(a.type, "int") for a in args):
+                raise _OverflowError
             return limits
         case Cast() if parts[0] is not None:
             return parts[0] if limits[0] <= parts[0][0] and parts[0][1] <= limits[1] else limits
@@ -269,18 +272,18 @@ def _range(e: Expr, known: set[str], functions: set[str]) -> Range | None:
 
 def _limits_of(e: Expr) -> Range:
     if not isinstance(e.type, ScalarType) or e.type.is_float:
-        raise _Overflow
+        raise _OverflowError
     return _limits(e.type)
 
 
 def _result(op: str, x: Range, y: Range, t: ScalarType) -> Range:
     if op in ("/", "%"):
         if y[0] <= 0 <= y[1] or y[0] <= -1 <= y[1]:
-            raise _Overflow
+            raise _OverflowError
         return x if op == "/" else (-max(map(abs, y)), max(map(abs, y)))
     if op in ("<<", ">>"):
         if y[0] < 0 or y[1] >= t.bits or (op == "<<" and t.kind == "int" and x[0] < 0):
-            raise _Overflow
+            raise _OverflowError
         ends = [a << b if op == "<<" else a >> b for a in x for b in y]
     else:
         ends = [a + b if op == "+" else a - b if op == "-" else a * b for a in x for b in y]
@@ -293,5 +296,5 @@ def _inside(r: Range, t: ScalarType) -> Range:
     if low <= r[0] and r[1] <= high:
         return r
     if t.kind == "int":
-        raise _Overflow
+        raise _OverflowError
     return low, high

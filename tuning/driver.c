@@ -277,7 +277,7 @@ static void put_value(char *p, const struct mdh_field *f, uint64_t h, int data, 
         return;
     if (f->kind == 0) {
         v = data == DOMINANT ? dominant_value(h, a, e)
-          : data == DENORMAL && mdh_args[a].role == ARRAY ? denormal_value(h, f->bits) : real_value(h, data);
+          : data == DENORMAL && mdh_args[a].role != PARAM ? denormal_value(h, f->bits) : real_value(h, data);
         put_real(p, f->bits, absolute ? fabs(v) : v);
     } else if (spec.below[a])
         put_integer(p, f->bits, (int64_t)(spec.ascending[a]

@@ -226,16 +226,17 @@ def usable_flags(flags: Sequence[str]) -> tuple[str, ...]:
 
 
 _MEANING = (
-    *("-fsigned-char", "-funsigned-char", "-fsigned-bitfields", "-funsigned-bitfields", "-fshort-", "-fwrapv"),
-    *("-fpack-struct", "-fms-extensions", "-fplan9-extensions", "-fgnu89-inline", "-fgnu-keywords"),
-    *("-fsingle-precision-constant", "-finput-charset", "-fexec-charset", "-fwide-exec-charset", "-fblocks"),
-    *("-fdollars", "-ffreestanding", "-fno-common", "-fcommon", "-fno-builtin", "-m32", "-m64", "-mx32", "-mabi"),
+    *("-fsigned-char", "-funsigned-char", "-fsigned-bitfields", "-funsigned-bitfields", "-fshort-"),
+    *("-fwrapv", "-fpack-struct", "-fms-extensions", "-fplan9-extensions", "-fgnu89-inline"),
+    *("-fgnu-keywords", "-fsingle-precision-constant", "-finput-charset", "-fexec-charset"),
+    *("-fwide-exec-charset", "-fblocks", "-fdollars", "-ffreestanding", "-fno-common", "-fcommon"),
+    *("-fno-builtin", "-m32", "-m64", "-mx32", "-mabi"),
 )
 _WITH_NEXT = ("-mllvm", "-Xclang", "-Xlinker", "-Xassembler", "-z")
 
 
 def plain_flags(flags: Sequence[str], machine: bool = False) -> tuple[str, ...]:
-    """The flags that give a program its meaning: macros, headers, language, sizes of types; nothing that optimises.
+    """The flags that give a program its meaning: macros, headers, language, types; nothing that optimises.
 
     ``machine``: also those that select instructions, for text that names them.
 
@@ -257,8 +258,8 @@ def _is_no_meaning(flag: str, machine: bool) -> bool:
         return False
     if machine and flag.startswith("-m"):
         return False
-    dropped = ("-O", "-f", "-m", "-g", "-W", "-p", "--coverage", "-static", "-shared", "-rdynamic", "-s", "-l", "-L")
-    kept = ("-std", "-pthread", "-Wp,", "-stdlib")
+    kept = ("-std", "-pthread", "-Wp,")
+    dropped = ("-O", "-f", "-m", "-g", "-W", "-p", "--coverage", "-s", "-rdynamic")
     return flag.startswith(dropped) and not flag.startswith(kept)
 
 

@@ -387,8 +387,8 @@ def tune(
 ) -> TuneResult:
     """Search ``space`` for the fastest candidate at ``sizes`` that passes ``final_cases``.
 
-    ``thorough``: what is compared beyond that before a candidate wins.  ``start``: points to try first.  ``make_candidate`` may raise ``Refusal`` or ``ValueError`` where there
-    is no code for a point.  With budget 0, or without Kernel Tuner (MDH605 among the diagnostics), the cost
+    ``thorough``: what is compared beyond that before a candidate wins.  ``start``: points to try first.
+    ``make_candidate`` may raise ``Refusal`` or ``ValueError`` where there is no code for a point.  With budget 0, or without Kernel Tuner (MDH605 among the diagnostics), the cost
     model's choice is taken.
     """
     ran = reference(bench, subject, sizes, settings)

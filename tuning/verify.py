@@ -16,13 +16,14 @@ What is demanded depends on what the original did, observed through the processo
   compared by its order of magnitude, and not at all where it is finite in one rounding mode only;
 * ``bitwise``: equal bits (``fp(exact)``), NaN's payload aside.
 
-The last comparison of a candidate (``verify_thoroughly``) has a second original, compiled without optimisation.
-Where the two differ, either value is right, and their distance counts as one that a value moves.  It also runs
+The last comparison of a candidate (``verify_thoroughly``) has a second original, compiled without
+optimisation.  Where the two differ, either value is right, and their distance counts as one that a value moves.
+It also runs
 
 * arrays at addresses that are multiples of an element's size only;
 * special values among the others (``Specials`` says which): NaN must stay NaN, an infinity that infinity, and
-  where the nest fixes how each result is computed, zeros keep their sign.  Where values are combined in any order
-  this is demanded if the original rounded nothing; if it did, only finite values are compared;
+  where the nest fixes how each result is computed, zeros keep their sign.  Where values are combined in any
+  order this is demanded if the original rounded nothing; if it did, only finite values are compared;
 * data that are denormal throughout; arrays larger than the caches.
 
 Data: ``exact`` draws small integers, so sums are exact and an index error shows sharply; ``real`` draws from
@@ -433,8 +434,7 @@ def verify_thoroughly(
         summary = summary.joined(found)
     if more.large is None or not summary.outcome.ok:
         return summary
-    kinds = _STYLES[more.style]
-    case = Case(more.large, kinds[-1], bench.threads, more.seed, more.bitwise, large=True)
+    case = Case(more.large, EXACT_DATA[more.style], bench.threads, more.seed, more.bitwise, large=True)
     found = verify(bench, subject, program, [case], seconds=more.large_seconds, plain=plain)
     kind = found.outcome.kind
     if kind in (NO_MEMORY, ORIGINAL_FAILED) or (kind == TIMED_OUT and not _is_endless(found.outcome)):

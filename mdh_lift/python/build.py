@@ -22,7 +22,7 @@ from typing import Any
 import platformdirs
 
 from mdh_core.diagnostics import refuse
-from mdh_lift.python.program import ENTRY, Program
+from mdh_lift.entry import ENTRY, Program
 
 CHECK_SECONDS = 60
 COMPILE_SECONDS = 120

@@ -39,7 +39,8 @@ from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_core.evaluate import EvaluationError
 from mdh_core.expr import Assign, Load, RecordType, ScalarType
 from mdh_core.source import SourceFile
-from mdh_lift.python import build, program
+from mdh_lift import entry
+from mdh_lift.python import build
 from mdh_lift.python.bounds import leaves_arrays
 from mdh_lift.python.call import cell, dtype_of, pointers
 from mdh_lift.python.cases import cases, derived_values, interpreted_cases
@@ -79,13 +80,13 @@ class Specialization:
     def sizes(self) -> frozenset[str]:
         """Parameters that say how much there is to do."""
         assert self.lifted is not None
-        return frozenset(program.size_names(self.lifted.program))
+        return frozenset(entry.size_names(self.lifted.program))
 
     @functools.cached_property
     def written(self) -> frozenset[str]:
         assert self.lifted is not None
         stores = {s.buffer for p in self.lifted.programs for s in p.out.stores}
-        return frozenset(stores | program.written(self.lifted.nest.body))
+        return frozenset(stores | entry.written(self.lifted.nest.body))
 
 
 class MdhFunction:
@@ -263,7 +264,7 @@ class MdhFunction:
             return Specialization(None, None, scope, self._told(read.diagnostics))
         if self._factory and (store := assigns_in_reduction(read.nest)) is not None:
             return self._factory_specialization(read, store, scope, apart)
-        lifted = lift(program.prepared(read.nest, apart))
+        lifted = lift(entry.prepared(read.nest, apart))
         if not lifted.program:
             return Specialization(None, None, scope, self._told(lifted.diagnostics))
         return Specialization(read, lifted, scope)
@@ -276,7 +277,7 @@ class MdhFunction:
     def _factory_specialization(
         self, read: FunctionRead, store: Assign, scope: RuntimeScope, apart: bool
     ) -> Specialization:
-        nest = program.prepared(read.nest, apart)
+        nest = entry.prepared(read.nest, apart)
         try:
             found = factory_program(nest)
         except Refusal as refusal:
@@ -474,7 +475,7 @@ class MdhFunction:
             return found.made[size_class]
 
     def _make(self, lifted: LiftedNest, read: FunctionRead, ints: dict[str, int], combines: bool) -> Made:
-        written = program.program(lifted, ints)
+        written = entry.program(lifted, ints)
         if combines:
             path = build.library(
                 written, lifted.nest.directive.fp, lambda: interpreted_cases(read, lifted, written.slots)

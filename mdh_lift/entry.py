@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from emit.c_text import Printer, c_type
+from emit.render import Kernel
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lowering.machine import this_machine
@@ -64,10 +65,14 @@ def prepared(nest: LoopNest, apart: bool = False) -> LoopNest:
 
 def program(found: LiftedNest, params: dict[str, int]) -> Program:
     """The file for a configuration that suits these values of the integer parameters."""
-    nest = found.nest
     sizes = tuple(p.sizes(known_sizes(found, params)) for p in found.programs)
     plan = Plan(found, this_machine(), params, sizes)
-    kernel = plan.kernel(plan.default, described=False)
+    return around(found, plan.kernel(plan.default, described=False))
+
+
+def around(found: LiftedNest, kernel: Kernel) -> Program:
+    """The file that a kernel stands in."""
+    nest = found.nest
     slots = (
         *(Slot("param", p.name, p.type) for p in nest.params),
         *(Slot("buffer", b.name, b.type) for b in nest.buffers),
