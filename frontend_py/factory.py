@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from lifter.annotations import OpClause
+from lifter.lift import LIFTED, LiftedNest
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from mdh_core.combine import (
     CC,
@@ -23,7 +24,7 @@ from mdh_core.combine import (
     tuple_operator,
     user_operator,
 )
-from mdh_core.diagnostics import refuse
+from mdh_core.diagnostics import Diagnostic, refuse
 from mdh_core.expr import (
     INT64,
     Affine,
@@ -67,6 +68,20 @@ def assigns_in_reduction(nest: LoopNest) -> Assign | None:
             if not names & reduced and not reads_itself:
                 return s
     return None
+
+
+def combined(nest: LoopNest, store: Assign) -> LiftedNest:
+    """The nest with the MDH project's meaning of ``store``, and a warning; raises a ``Refusal``."""
+    place = _place(store)
+    warning = Diagnostic(
+        "MDH415",
+        f"`=` into `{place.buffer}` combines over the reduced dimensions here; plain Python would keep the "
+        "last value",
+        nest.file,
+        store.span,
+        help="write an accumulation such as `+=` to mean the same in both",
+    )
+    return LiftedNest(nest, LIFTED, (factory_program(nest),), (warning,))
 
 
 def factory_program(nest: LoopNest) -> MdhProgram:

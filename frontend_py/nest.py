@@ -175,12 +175,14 @@ class NestReader(Statements):
     """Converts one nest."""
 
     def __init__(
-        self, file: PythonFile, scope: Scope, whole: Parts, kinds: Mapping[str, Kind | None], types: Types
-    ) -> None:
+        self, file: PythonFile, scope: Scope, whole: Parts, kinds: Mapping[str, Kind | None], types: Types,
+        static: bool = False,
+    ) -> None:  # fmt: skip
         every = names_in([whole.node]) | {a.arg for a in whole.node.args.args}
         super().__init__(file, scope, Names(every, set(RESERVED)), types)
         self.whole = whole
         self.kinds = kinds
+        self.static = static  # nothing is known of a call
         self.functions = Functions()
         self.called: dict[str, None] = {}
         self.outers: dict[str, Outer] = {}

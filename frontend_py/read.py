@@ -9,7 +9,7 @@ smallest span at fault.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from frontend_py.annotations import kind_of
@@ -116,6 +116,7 @@ def read_function(
     label = found.directive.label or str(ordinal)
     name = f"{file.source.path}::{found.function.name}::{label}"
     problems = list(found.problems)
+    known: Mapping[str, Kind | None] = {}
     whole = parts(found.function)
     span = _nest_span(file, whole) if whole else file.span(found.function)
     try:
@@ -144,7 +145,21 @@ def read_function(
         problems.append(refusal.diagnostic)
     except RecursionError:
         problems.append(Diagnostic("MDH003", "expressions are nested too deeply", span=span))
+    used = names_in(whole.loops) if whole else ()
+    problems = _told_together(problems, [n for n, kind in known.items() if kind is None and n in used])
     return Refused(name, span, tuple(dict.fromkeys(_placed(d, file.source) for d in problems)))
+
+
+def _told_together(problems: Sequence[Diagnostic], unknown: Sequence[str]) -> list[Diagnostic]:
+    """One diagnostic for all variables whose types are not declared."""
+    first = next((d for d in problems if d.code == "MDH216"), None)
+    if first is None or len(unknown) < 2:
+        return list(problems)
+    *most, last = (f"`{name}`" for name in unknown)
+    message = f"the types of {', '.join(most)} and {last} are not declared"
+    help_ = "the function is lifted when it is called; to check it here, annotate them, for example "
+    told = replace(first, message=message, help=f'{help_}`{unknown[0]}: "float32[:, :]"` or `np.int64`')
+    return [told if d is first else d for d in problems if d is first or d.code != "MDH216"]
 
 
 def _placed(d: Diagnostic, source: SourceFile) -> Diagnostic:

@@ -53,6 +53,7 @@ from mdh_core.expr import (
     Stmt,
     Type,
     Var,
+    While,
     affine_expr,
     rewrite,
     variables,
@@ -507,25 +508,54 @@ def _offset(e: Expr, by: int, t: ScalarType) -> Expr:
 
 @dataclass(slots=True)
 class Names:
-    """Iterators of copied loops get names of their own."""
+    """Iterators and local variables of copied statements get names of their own."""
 
     taken: set[str]
 
     def fresh(self, body: Sequence[NestStmt]) -> Body:
+        local = {d.name: Var(self.new(d.name), d.type) for d in declarations(body)}
+        return self._loops(_renamed(body, local) if local else tuple(body))
+
+    def new(self, name: str) -> str:
+        k = 2
+        while f"{name}_{k}" in self.taken:
+            k += 1
+        self.taken.add(f"{name}_{k}")
+        return f"{name}_{k}"
+
+    def _loops(self, body: Sequence[NestStmt]) -> Body:
         out: list[NestStmt] = []
         for s in body:
             if not isinstance(s, Loop):
                 out.append(s)
                 continue
-            base, k = s.source_name or s.iterator, 2
-            while f"{base}_{k}" in self.taken:
-                k += 1
-            name = f"{base}_{k}"
-            self.taken.add(name)
+            base = s.source_name or s.iterator
+            name = self.new(base)
             values: dict[str, Expr] = {s.iterator: Var(name, s.type)}
-            inner = map_tree(self.fresh(s.body), partial(_at_once, values=values))
+            inner = map_tree(self._loops(s.body), partial(_at_once, values=values))
             out.append(replace(s, iterator=name, body=inner, source_name=base))
         return tuple(out)
+
+
+def _renamed(body: Sequence[NestStmt], names: dict[str, Var]) -> Body:
+    """Variables with other names, where they are declared too."""
+
+    def one(s: NestStmt | Stmt) -> NestStmt | Stmt:
+        match s:
+            case Declare(name=name) if name in names:
+                return replace(s, name=names[name].name)
+            case Loop(body=inner):
+                return replace(s, body=tuple(map(one, inner)))  # type: ignore[arg-type]
+            case If(then=then, other=other):
+                yes, no = tuple(map(one, then)), tuple(map(one, other))
+                return replace(s, then=yes, other=no)  # type: ignore[arg-type]
+            case While(body=block):
+                return replace(s, body=tuple(map(one, block)))  # type: ignore[arg-type]
+        return s
+
+    declared = tuple(t for s in body if not isinstance(t := one(s), Return))
+    values: dict[str, Expr] = dict(names)
+    return map_tree(declared, partial(_at_once, values=values))
 
 
 # --------------------------------------------------------------------------- loops in the scalar function

@@ -429,7 +429,7 @@ class _Steps:
         new = read_first(s, set(self.names.taken))
         if new is None:
             return None
-        self.types |= {d.name: d.type for d in declarations((new,)) if d.name not in self.types}
+        self.types |= {d.name: d.type for d in declarations((new,))}
         try:
             normal = self.normal((new,), place)
         except Refusal:
@@ -480,6 +480,7 @@ class _Steps:
         pieces = split(s, normal, self.names)
         if pieces is None or sum(1 for _ in leaves(pieces)) > MAX_PIECES:
             return None
+        self.types |= {d.name: d.type for d in declarations(pieces)}
         steps = self.block(pieces, replace(place, splits=place.splits + 1))
         return None if any(isinstance(x, HostLoop | Sequential) for x in steps) else steps
 

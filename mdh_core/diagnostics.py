@@ -77,6 +77,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH412", "error", "loop is claimed to be parallel but is not", "An OpenMP or OpenACC directive, read with `--accept`, says that the iterations of a loop are independent; the analysis finds that one needs what another computes, or that all of them write the same variable."),
     ("MDH413", "error", "clause of a directive contradicts the loop", "A `reduction` or `collapse` clause of an OpenMP or OpenACC directive is missing or differs from what the loops do."),
     ("MDH414", "error", "directive belongs to a parallel region", "`omp for` and `acc loop` share out a loop among threads that run already. The generated code starts its own; use `omp parallel for` or `acc parallel loop`."),
+    ("MDH415", "warning", "assignment combines", "In Python, a function that declares its buffers with `out` and `inp` follows the MDH project: `=` into a cell that does not depend on a reduced dimension combines all values over that dimension, where plain Python would keep the last one. With `+=` and the like both mean the same.", 0),
     # 5xx freshness
     ("MDH501", "error", "splice is stale", "The source nest changed after the generated code was made from it. Run `mdh-lift` on the file again."),
     ("MDH502", "error", "generated code was edited", "A generated region differs from what was written. `--force` overwrites it; `revert -w` drops it."),
@@ -92,6 +93,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH607", "error", "no candidate survived", "Every configuration that was tried failed; the original is kept."),
     # 7xx wrong result
     ("MDH701", "error", "wrong result", "The emitted code and the original disagree. It is never spliced. Please report this with the nest.", 3),
+    ("MDH702", "error", "certificate is refuted", "An obligation of the certificate has a counterexample: the lifted steps or their stages do not do what the nest does. The code is never spliced. Please report this with the nest.", 3),
     # 8xx environment
     ("MDH801", "error", "no C compiler", "No C compiler was found. Install gcc or clang, or name one after `--`.", 4),
     ("MDH802", "error", "compiler cannot build the original", "The unmodified file does not compile with the given command, so nothing can be compared.", 4),

@@ -70,15 +70,15 @@ def program(found: LiftedNest, params: dict[str, int]) -> Program:
     return around(found, plan.kernel(plan.default, described=False))
 
 
-def around(found: LiftedNest, kernel: Kernel) -> Program:
-    """The file that a kernel stands in."""
+def around(found: LiftedNest, kernel: Kernel, entry: str = ENTRY) -> Program:
+    """The file that a kernel stands in; ``entry``: the name of the function that takes pointers."""
     nest = found.nest
     slots = (
         *(Slot("param", p.name, p.type) for p in nest.params),
         *(Slot("buffer", b.name, b.type) for b in nest.buffers),
         *(Slot("scalar", s.name, s.type) for s in nest.scalars),
     )
-    lines = [*_records(nest), *_functions(nest.functions), kernel.text, *_entry(kernel.call, slots)]
+    lines = [*_records(nest), *_functions(nest.functions), kernel.text, *_entry(entry, kernel.call, slots)]
     exact = all(op.function is None or op.function.exact for p in found.programs for op in p.hom.combine)
     return Program("\n".join(lines) + "\n", slots, exact)
 
@@ -108,9 +108,9 @@ def known_sizes(found: LiftedNest, params: dict[str, int]) -> dict[str, int]:
     return values
 
 
-def _entry(call: str, slots: Sequence[Slot]) -> Iterator[str]:
-    yield f"int {ENTRY}(void *const *mdh_a);"
-    yield f"int {ENTRY}(void *const *mdh_a)"
+def _entry(name: str, call: str, slots: Sequence[Slot]) -> Iterator[str]:
+    yield f"int {name}(void *const *mdh_a);"
+    yield f"int {name}(void *const *mdh_a)"
     yield "{"
     for k, s in enumerate(slots):
         t = c_type(s.type)

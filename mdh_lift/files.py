@@ -14,7 +14,8 @@ from pathlib import Path
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_core.source import SourceFile
 
-SUFFIXES = (".c",)
+SUFFIXES = (".c", ".py")
+_DECORATED = re.compile(rb"^[ \t]*@[\w.]*\bmdh\b", re.MULTILINE)  # a cheap look at a Python file
 _SKIPPED_DIRECTORIES = re.compile(
     r"\..*|build.*|cmake-build.*|dist|node_modules|__pycache__|venv|_deps|CMakeFiles"
 )
@@ -29,8 +30,15 @@ def read_source(path: str) -> SourceFile:
         raise Refusal(Diagnostic("MDH001", f"`{path}` cannot be read: {reason}", file=path)) from None
 
 
+def is_python(path: str) -> bool:
+    return path.endswith(".py")
+
+
 def source_files(path: str) -> list[str]:
-    """The path itself, or all C files below a directory, sorted; hidden and build directories are skipped."""
+    """The path itself, or all C files and decorated Python files below a directory, sorted.
+
+    Hidden and build directories are skipped.
+    """
     return sorted(_below(path)) if Path(path).is_dir() else [path]
 
 
@@ -39,7 +47,16 @@ def _below(directory: str) -> Iterator[str]:
         directories[:] = [d for d in directories if not _SKIPPED_DIRECTORIES.fullmatch(d)]
         for name in names:
             if name.endswith(SUFFIXES) and not name.startswith("."):
-                yield os.path.normpath(Path(root, name))
+                file = os.path.normpath(Path(root, name))
+                if not is_python(file) or _is_decorated(file):
+                    yield file
+
+
+def _is_decorated(path: str) -> bool:
+    try:
+        return _DECORATED.search(Path(path).read_bytes()) is not None
+    except OSError:
+        return False
 
 
 # --------------------------------------------------------------------------- replacing

@@ -17,13 +17,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
+from certify.obligations import Certificate
 from frontend_c.preprocess import CompileCommand, find_compiler
+from lowering.lower import lower
 from lowering.parameters import to_json, why_not_legal
 from lowering.space import Point, Space
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.laws import check_laws
 from mdh_core.source import NO_SPAN, SourceFile, Span
-from mdh_lift import iterations, kernels
+from mdh_lift import certified, iterations, kernels
 from mdh_lift import subject as subjects
 from mdh_lift.findings import Finding
 from mdh_lift.pipeline import (
@@ -57,6 +59,7 @@ _CONTRACTION = (
     " or twice; `-ffp-contract=off` in the compile command makes them agree"
 )
 Tell = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
+_CERTIFIED = ("verify", "splice", "all")  # stages with a certificate
 _FINAL_SECONDS = {"verify": 0.2}
 
 
@@ -67,6 +70,7 @@ class Improvement:
     sizes      that were tuned for, as text
     outcomes   number of evaluations per kind of outcome; empty where the cost model chose
     entry      for the lock file
+    certificate  of the configuration, or why there is none; None where none was asked for
     """
 
     name: str
@@ -80,6 +84,7 @@ class Improvement:
     part: SplicePart | None = None
     entry: locks.Entry | None = None
     findings: tuple[Finding, ...] = ()
+    certificate: Certificate | str | None = None
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and value of what there is to tell."""
@@ -92,6 +97,8 @@ class Improvement:
             rows.append(("tuned", tried + (f", {rejected} rejected" if rejected else "")))
         if self.verification is not None:
             rows += _verification_rows(self.verification)
+        if self.certificate is not None:
+            rows.append(("certificate", certified.summary(self.certificate)))
         if self.speedup is not None:
             r = self.speedup
             at = " at the fixed sizes" if self.sizes == FIXED else f" at {self.sizes}"
@@ -100,6 +107,11 @@ class Improvement:
             )
         return rows
 
+    def _certificate_json(self) -> dict[str, object] | None:
+        if isinstance(self.certificate, str):
+            return {"holds": False, "summary": certified.summary(self.certificate), "obligations": []}
+        return None if self.certificate is None else self.certificate.as_json()
+
     def as_json(self) -> dict[str, object]:
         return {
             "target": self.target,
@@ -107,6 +119,7 @@ class Improvement:
             "configuration": dict(self.configuration),
             "outcomes": dict(self.outcomes),
             "verification": None if self.verification is None else self.verification.as_json(),
+            "certificate": self._certificate_json(),
             "speedup": None if self.speedup is None else asdict(self.speedup),
         }
 
@@ -119,7 +132,7 @@ def _verification_rows(v: VerifySummary) -> list[tuple[str, str]]:
     if v.max_ulp:
         difference = f"sums differ by at most {most}, within what their order allows"
     if v.error:
-        difference += f" ({_number(v.error)} of {_number(v.bound)} ulp)"
+        difference += f": largest error {_number(v.error)} ulp, {_number(v.bound)} allowed there"
     if v.undetermined:
         difference += f"; {v.undetermined} values depend on how the original rounds"
     rows = [("verified", f"{v.cases} runs on {sizes}, {difference}")]
@@ -415,8 +428,11 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
     winner = result.winner
     if winner is None:
         return replace(base, findings=tuple(findings))
+    proof = _certificate(work, winner) if stage in _CERTIFIED else None
+    refuted = _refuted(work, proof)
     verdict = _verdict(work, winner, stage)
-    spliceable = not verdict or options.force
+    spliceable = (not verdict or options.force) and not refuted
+    findings += refuted
     if not options.force:  # with --force the summary's figures say it
         findings += verdict
     part = None
@@ -432,7 +448,23 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
         part=part,
         entry=_lock_entry(work, winner),
         findings=tuple(findings),
+        certificate=proof,
     )
+
+
+def _certificate(work: Work, winner: Winner) -> Certificate | str:
+    plan = work.plan
+    chosen = zip(plan.programs, plan.configurations(winner.point), strict=True)
+    lowered = [lower(program, configuration, plan.machine) for program, configuration in chosen]
+    return certified.certified(plan.lifted.nest, plan.lifted.program, lowered)
+
+
+def _refuted(work: Work, proof: Certificate | str | None) -> list[Finding]:
+    if not isinstance(proof, Certificate) or not proof.refuted:
+        return []
+    first, *others = proof.refuted
+    return [_about(work, "MDH702", f"certificate is refuted: {first.name}",
+                   (f"{first.subject}: {first.detail}", *map(str, others[:3])))]  # fmt: skip
 
 
 def _problem(outcome: Outcome) -> Diagnostic:

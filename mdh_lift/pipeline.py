@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +27,7 @@ from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.source import SourceFile, Span
 from mdh_lift import compile_command, macros
 from mdh_lift.config import Config
-from mdh_lift.files import read_source
+from mdh_lift.files import is_python, read_source
 from mdh_lift.findings import Finding
 from mdh_lift.splice import Original, Region, SplicePart, original, region_name, regions, revert, splice
 from mdh_lift.within import Broken, TooLong, each_within
@@ -35,6 +35,7 @@ from tuning import lock as locks
 
 if TYPE_CHECKING:
     from emit.render import Kernel
+    from frontend_py.read import Refused as RefusedFunction
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
 
@@ -115,6 +116,8 @@ def check_file(path: str, options: Options | None = None) -> FileReport:
 def check_source(source: SourceFile, options: Options | None = None) -> FileReport:
     """The same for text that is already at hand."""
     options = options or Options()
+    if is_python(source.path):
+        return _check_python(source, options)
     bare = _without_regions(source)
     command = command_for(source.path, options)
     text = SourceFile(source.path, bare.data)
@@ -131,9 +134,49 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
     return FileReport(source, bare, command, tuple(nests), tuple(findings))
 
 
-def _lifted_within(nests: Sequence[LoopNest], seconds: float) -> Iterator[LiftedNest]:
+def _check_python(source: SourceFile, options: Options) -> FileReport:
+    """A Python file: read and lifted in the same way; nothing is ever spliced into it."""
+    from frontend_py.read import read as read_python  # not needed for C
+
+    result = read_python(source)
+    bare = Original(source.data, ())
+    place = _Place(source, bare)
+    lifted = _lifted_within(result.nests, options.config.lift.seconds, _of_python(result.factories))
+    nests = [_python_report(place, nest) for nest in lifted]
+    nests += [_refused(place, refused, ()) for refused in result.refused]
+    nests.sort(key=lambda n: n.line)
+    findings = tuple(place.finding(d) for d in result.diagnostics)
+    return FileReport(source, bare, CompileCommand(), tuple(nests), findings)
+
+
+def _of_python(factories: Collection[str]) -> Callable[[LoopNest], LiftedNest]:
+    """``lift`` for nests of Python; those of ``factories`` mean what the MDH project means by ``=``."""
+    from frontend_py.factory import assigns_in_reduction, combined
+
+    def lift_python(nest: LoopNest) -> LiftedNest:
+        store = assigns_in_reduction(nest) if nest.name in factories else None
+        if store is None:
+            return lift(nest)
+        try:
+            return combined(nest, store)
+        except Refusal as refusal:
+            return LiftedNest(nest, "refused", (), (replace(refusal.diagnostic, file=nest.file),))
+
+    return lift_python
+
+
+def _python_report(place: _Place, lifted: LiftedNest) -> NestReport:
+    nest = lifted.nest
+    line = place.line_of(nest.directive_span or nest.span)
+    findings = tuple(place.finding(d) for d in lifted.diagnostics)
+    return NestReport(nest.name, line, lifted.status, lifted, (), findings, place.line_of)
+
+
+def _lifted_within(
+    nests: Sequence[LoopNest], seconds: float, work: Callable[[LoopNest], LiftedNest] | None = None
+) -> Iterator[LiftedNest]:
     """Every nest lifted; one that takes too long is refused."""
-    for nest, answer in zip(nests, each_within(seconds, lift, nests), strict=True):
+    for nest, answer in zip(nests, each_within(seconds, work or lift, nests), strict=True):
         match answer:
             case LiftedNest():
                 yield answer
@@ -213,7 +256,7 @@ def _report(place: _Place, lifted: LiftedNest, found: Sequence[Region]) -> NestR
     )
 
 
-def _refused(place: _Place, refused: Refused, found: Sequence[Region]) -> NestReport:
+def _refused(place: _Place, refused: Refused | RefusedFunction, found: Sequence[Region]) -> NestReport:
     """A nest that could not be read."""
     own = tuple(r for r in found if r.name == region_name(short_name(refused.name)))
     line = place.line_of(refused.span)
@@ -352,10 +395,25 @@ def emitted(report: FileReport, nest: NestReport, point: Mapping[str, int | str]
         return ""
     from mdh_lift import kernels  # not needed to check a file
 
+    if is_python(report.source.path):
+        return _emitted_for_python(report, nest, point or {})
     planned = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
     kernel = planned.kernel({**planned.default, **(point or {})})
     after = kernels.after_text(nest.lifted)
     return f"{kernel.text.rstrip()}\n\n/* in place of the nest */\nif ({kernel.call}) {{ {after} }}\n"
+
+
+def _emitted_for_python(report: FileReport, nest: NestReport, point: Mapping[str, int | str]) -> str:
+    """The C file that the decorator compiles: types and functions, kernel, entry."""
+    from mdh_lift import entry, kernels
+
+    assert nest.lifted is not None
+    bare = entry.prepared(nest.lifted.nest)
+    combines = any(d.code == "MDH415" for d in nest.lifted.diagnostics)
+    again = _of_python({bare.name} if combines else ())(bare)
+    planned = kernels.plan(again, lines_of(report, nest))
+    name = kernels.kernel_name(bare.function, bare.label)
+    return entry.around(again, planned.kernel({**planned.default, **point}), f"{name}_entry").text
 
 
 def macros_of(report: FileReport) -> frozenset[str]:

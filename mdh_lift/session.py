@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A file that the user asked for, and the nests of it: ``path.c[::function[::label]]``."""
+    """A file that the user asked for, and the nests of it: ``path[::function[::label]]``."""
 
     path: str
     function: str = ""
@@ -132,7 +132,8 @@ class Session:
                 if target.named or not self._excluded(file):
                     found[target] = None
         if not found:
-            raise click.UsageError(f"no C files in {' '.join(paths or ['.'])}")
+            places = " ".join(paths or ["."])
+            raise click.UsageError(f"no C files and no Python files with `@mdh` in {places}")
         yield from found
 
     def _excluded(self, file: str) -> bool:

@@ -4,8 +4,8 @@ NaN, infinities, zeros of both signs, denormal numbers
     A nest whose programs only concatenate computes each result by one fixed expression, so all of them, up to
     NaN's payload and to roundings.  Where floating-point values are combined in any order:
 
-    * sums and products have a NaN or an infinity in every order or in none, as long as finite values are exact
-      (small integers; no denormal numbers among them, whose products would underflow in some orders only);
+    * sums and products have a NaN or an infinity in every order or in none, as long as finite values are
+      exact (small integers, no denormal numbers: their products would underflow in some orders only);
     * minima and maxima of values that are read, not computed, are determined but for NaN (``a < b`` is
       false, whichever is NaN) and for the sign of zeros; so are their positions;
     * laws that a directive promises say nothing about special values.
@@ -65,9 +65,9 @@ def specials_of(lifted: LiftedNest, flags: Sequence[str] = ()) -> Specials:
     """What the nest's result is determined for under the user's flags."""
     expressions = list(_expressions(lifted))
     values = _floats(lifted, expressions, flags)
+    combined = _combined(lifted)
     denormal, zero_signs, reason = False, False, ""
     if any(_has(b.type, "float") for b in lifted.nest.buffers):
-        combined = _combined(lifted)
         denormal = not _is_fast(flags) and _may_be_denormal(lifted, combined)
         open_zeros = any(_is_choice(n) for e in expressions for n in walk(e))
         counts = not open_zeros and not set(_NO_ZERO_SIGNS) & set(flags)
@@ -75,10 +75,11 @@ def specials_of(lifted: LiftedNest, flags: Sequence[str] = ()) -> Specials:
         left_out = [v for v in (_NAN, _INFINITY) if v not in values]
         if left_out:
             reason = f"no {' and no '.join(left_out)}: {_why(lifted, flags, expressions)}"
-    integers = any(_has(b.type, "int") or _has(b.type, "uint") for b in lifted.nest.buffers)
+    read = subjects.read_buffers(lifted.nest)
+    integers = any(_has(b.type, k) for b in lifted.nest.buffers if b.name in read for k in ("int", "uint"))
     if integers and not _loops_on_data(lifted.nest.body) and not _may_overflow(lifted, expressions):
         values = (*values, _EXTREME)
-    return Specials(values, denormal, zero_signs, reason)
+    return Specials(values, denormal, zero_signs, bool(combined), reason)
 
 
 def _is_fast(flags: Sequence[str]) -> bool:

@@ -91,7 +91,7 @@ def _arguments(lifted: LiftedNest) -> list[Arg]:
         ScalarArg(name, _value_type(p.c_type or c_type(p.type)), p.type)
         for name, p in variables_of(lifted).items()
     ]
-    written, read = _written(nest), _read(nest)
+    written, read = _written(nest), read_buffers(nest)
     for b in nest.buffers:
         arguments.append(
             ArrayArg(
@@ -158,7 +158,7 @@ def _written(nest: LoopNest) -> set[str]:
     return found
 
 
-def _read(nest: LoopNest) -> set[str]:
+def read_buffers(nest: LoopNest) -> set[str]:
     """Buffers that are read anywhere, subscripts and conditions included."""
     found: set[str] = set()
 
@@ -447,4 +447,13 @@ def _expressions(body: Sequence[NestStmt | Stmt]) -> Iterator[Expr]:
 
 
 MOST_WORK = _WORK
-__all__ = ["MOST_WORK", "data_style", "element_counts", "large_sizes", "size_ranges", "subject_of", "work"]
+__all__ = [
+    "MOST_WORK",
+    "data_style",
+    "element_counts",
+    "large_sizes",
+    "read_buffers",
+    "size_ranges",
+    "subject_of",
+    "work",
+]

@@ -19,11 +19,11 @@ import click
 
 from frontend_c.preprocess import find_compiler
 from lifter.describe import to_json
-from mdh_core.diagnostics import CODES, Code, Refusal
+from mdh_core.diagnostics import CODES, Code, Refusal, refuse
 from mdh_core.source import SourceFile
 from mdh_lift import config as configuration
 from mdh_lift import pipeline, report_data, report_text
-from mdh_lift.files import write_atomic
+from mdh_lift.files import is_python, write_atomic
 from mdh_lift.pipeline import Change, FileReport, NestReport, Options, short_name
 from mdh_lift.session import Session, Target
 from mdh_lift.splice import SplicePart
@@ -40,12 +40,16 @@ STDIN = "<stdin>"
 
 
 def reports_of(
-    session: Session, paths: Sequence[str], **options: Any
+    session: Session, paths: Sequence[str], only_c: bool = False, **options: Any
 ) -> Iterator[tuple[Target, FileReport, list[NestReport]]]:
     """Every file that is meant, read and lifted, with the nests that are meant; findings are noted."""
     if "-" in paths and list(paths) != ["-"]:
         raise click.UsageError("`-` stands alone")
     for target in [Target(STDIN)] if "-" in paths else session.targets(paths):
+        if only_c and is_python(target.path):
+            if target.named:
+                session.attempt(target.path, partial(_refuse_python, target))
+            continue
         report = session.attempt(target.path, partial(_read, session, target, options))
         if report is None:
             continue
@@ -69,6 +73,15 @@ def _read(session: Session, target: Target, options: Mapping[str, Any]) -> FileR
         return pipeline.check_file(target.path, session.options(target.path, **options))
     source = SourceFile(STDIN, sys.stdin.buffer.read())
     return pipeline.check_source(source, session.options(".", **options))
+
+
+def _refuse_python(target: Target) -> None:
+    if is_python(target.path):
+        raise refuse(
+            "MDH510", "nothing is tuned for Python files or put into them", file=target.path,
+            help="decorated functions become kernels when they are called; "
+            f"`mdh-lift check {target.path}` says what is lifted, `emit` prints the kernel",
+        )  # fmt: skip
 
 
 def nest_json(nest: NestReport) -> dict[str, object]:
@@ -143,7 +156,7 @@ def status(session: Session, paths: Sequence[str]) -> int:
         codes = sorted({f.diagnostic.code for f in nest.findings if f.diagnostic.severity == "error"})
         words = [
             nest.status,
-            {"": "not spliced", "fresh": "spliced"}.get(nest.splice_state, nest.splice_state),
+            _splice_words(nest),
         ]
         session.result(f"{nest.name:<{width}}  {', '.join(words)}{'  ' + ' '.join(codes) if codes else ''}\n")
     stale = [n for n in nests if n.splice_state in ("stale", "edited")]
@@ -152,6 +165,13 @@ def status(session: Session, paths: Sequence[str]) -> int:
         session.findings = [f for f in session.findings if f.diagnostic.exit_status >= 2]
     session.statuses.append(1 if stale else 0)
     return session.finish(content)
+
+
+def _splice_words(nest: NestReport) -> str:
+    if is_python(nest.name.rsplit("::", 2)[0]):
+        wrong = any(f.diagnostic.severity == "error" for f in nest.findings)
+        return "runs as Python" if wrong else "compiled when called"
+    return {"": "not spliced", "fresh": "spliced"}.get(nest.splice_state, nest.splice_state)
 
 
 def explain(session: Session, row: Code) -> int:
@@ -284,6 +304,8 @@ def _finish_quietly(session: Session) -> int:
 
 def revert(session: Session, paths: Sequence[str], write: bool) -> int:
     for target in session.targets(paths):
+        if is_python(target.path) and not target.named:
+            continue
         change = session.attempt(target.path, partial(_reverted, target))
         if change is not None and (target.named or change.new != change.old):
             apply(session, change, write)
@@ -291,6 +313,7 @@ def revert(session: Session, paths: Sequence[str], write: bool) -> int:
 
 
 def _reverted(target: Target) -> Change:
+    _refuse_python(target)
     names = None
     if target.function:
         names = pipeline.spliced_names(target.path, target.selects)
@@ -347,7 +370,7 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
     """Tune, verify, measure or splice, as far as the stage says, and tell what came of it."""
     nests: list[NestReport] = []
     details: dict[str, dict[str, object]] = {}
-    for target, report, own in reports_of(session, paths, **options):
+    for target, report, own in reports_of(session, paths, only_c=True, **options):
         settings = session.options(target.path, **options)
         parts: list[SplicePart] = []
         entries: list[Entry] = []

@@ -110,7 +110,7 @@ def test_a_refusal_is_1_and_names_the_place(tree):
         (["chekc"], "did you mean `check`?"),
         (["check", "missing.c"], "MDH001"),
         (["missing.c"], "MDH001"),
-        (["check", "empty"], "no C files in empty"),
+        (["check", "empty"], "no C files and no Python files with `@mdh` in empty"),
         (["check", "good.c::nothing"], "no nest `nothing`"),
         (["check", "--nonsense"], "No such option"),
         (["good.c", "--budget", "soon"], "budget 'soon'"),

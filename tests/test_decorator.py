@@ -17,8 +17,8 @@ from frontend_py.directives import Found  # noqa: E402
 from frontend_py.kinds import Array, Scalar  # noqa: E402
 from frontend_py.read import FunctionRead, read_function  # noqa: E402
 from mdh_core.expr import RecordType  # noqa: E402
-from mdh_lift import MdhWarning, mdh  # noqa: E402
-from mdh_lift.python import build, program  # noqa: E402
+from mdh_lift import MdhWarning, entry, mdh  # noqa: E402
+from mdh_lift.python import build  # noqa: E402
 from mdh_lift.python import cases as case_module  # noqa: E402
 from mdh_lift.python.call import agree, dtype_of  # noqa: E402
 from mdh_lift.python.decorator import MdhFunction  # noqa: E402
@@ -422,13 +422,13 @@ def test_a_wrong_kernel_is_never_used(
 ) -> None:
     monkeypatch.setenv("MDH_LIFT_CACHE", str(tmp_path))
     monkeypatch.setattr(build, "CHECK_SECONDS", 6)
-    original = program.program
+    original = entry.program
 
     def broken(*args: Any) -> Any:
         made = original(*args)
         return dataclasses.replace(made, text=made.text.replace(old, new))
 
-    monkeypatch.setattr(program, "program", broken)
+    monkeypatch.setattr(entry, "program", broken)
 
     @mdh
     def f(x, y):
@@ -532,7 +532,7 @@ def factory(w, M, v):
 
 def test_assignment_in_a_reduction_means_what_the_mdh_project_means() -> None:
     M, v, w = matrix(6, 9), matrix(1, 9)[0], np.full(6, 7, np.float32)
-    with pytest.warns(MdhWarning, match=r"MDH404: `=` into `w` combines .* plain Python would keep the last"):
+    with pytest.warns(MdhWarning, match=r"MDH415: `=` into `w` combines .* plain Python would keep the last"):
         factory(w, M, v)
     assert np.allclose(w, M @ v, atol=1e-5)
     w[:] = 5

@@ -17,9 +17,10 @@ import pytest
 from mdh_core.diagnostics import Refusal
 from mdh_core.expr import DOUBLE, FLOAT, INT32, UINT64, RecordType
 from tuning import harness, lock, measure, runner, search, space, store, tune, verify
+from tuning.budget import Budget, parse_budget
 from tuning.harness import ArrayArg, Candidate, DerivedArg, IteratorArg, OuterScalarArg, ScalarArg, Subject
 from tuning.runner import Limits, Outcome, Toolchain, Workbench
-from tuning.search import Budget, Evaluation
+from tuning.search import Evaluation
 
 needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
 
@@ -686,12 +687,12 @@ def test_kernel_tuner_is_imported_late() -> None:
 
 
 def test_budget_text() -> None:
-    assert search.parse_budget("2m") == Budget(None, 120.0)
-    assert search.parse_budget("200ev, 90s") == Budget(200, 90.0)
-    assert search.parse_budget("0").nothing
+    assert parse_budget("2m") == Budget(None, 120.0)
+    assert parse_budget("200ev, 90s") == Budget(200, 90.0)
+    assert parse_budget("0").nothing
     for text in ("", "12", "x", "3w"):
         with pytest.raises(ValueError, match="budget"):
-            search.parse_budget(text)
+            parse_budget(text)
 
 
 # --------------------------------------------------------------------------- tuning

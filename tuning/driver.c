@@ -243,7 +243,7 @@ static double denormal_value(uint64_t h, int bits)
 /* A special value for a field, or 0: the usual data.  Only arrays that are no indices have them. */
 static int put_special(char *p, const struct mdh_field *f, uint64_t h, int absolute, int a)
 {
-    int r = (int)(h >> 20 & 15);
+    int r = (int)(h >> 20 & 15), kinds = 0, chosen[4];
     double v;
     if (!spec.special || mdh_args[a].role != ARRAY || spec.below[a] || h % (uint64_t)spec.every)
         return 0;
@@ -256,16 +256,19 @@ static int put_special(char *p, const struct mdh_field *f, uint64_t h, int absol
     }
     if (f->kind != 0)
         return 0;
-    if (r < 3 && spec.special & NANS)
-        v = NAN;
-    else if (r < 7 && spec.special & INFINITIES)
-        v = r & 1 ? INFINITY : -INFINITY;
-    else if (r < 10 && spec.special & DENORMALS)
-        v = (r & 1 ? 1 : -1) * (f->bits == 32 ? (r == 7 ? 0x1p-149 : 0x1.8p-128) : (r == 7 ? 0x1p-1074 : 0x1.8p-1024));
-    else if (spec.special & ZEROS)
-        v = r & 1 ? -0.0 : 0.0;
-    else
+    for (int kind = NANS; kind <= DENORMALS; kind *= 2)
+        if (spec.special & kind)
+            chosen[kinds++] = kind;
+    if (kinds == 0)
         return 0;
+    switch (chosen[(h >> 24) % (uint64_t)kinds]) {
+    case NANS: v = NAN; break;
+    case INFINITIES: v = INFINITY; break;
+    case DENORMALS: v = f->bits == 32 ? (r & 2 ? 0x1p-149 : 0x1.8p-128) : (r & 2 ? 0x1p-1074 : 0x1.8p-1024); break;
+    default: v = 0;
+    }
+    if (r & 1)
+        v = -v;
     put_real(p, f->bits, absolute ? fabs(v) : v);
     return 1;
 }

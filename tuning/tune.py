@@ -388,8 +388,8 @@ def tune(
     """Search ``space`` for the fastest candidate at ``sizes`` that passes ``final_cases``.
 
     ``thorough``: what is compared beyond that before a candidate wins.  ``start``: points to try first.
-    ``make_candidate`` may raise ``Refusal`` or ``ValueError`` where there is no code for a point.  With budget 0, or without Kernel Tuner (MDH605 among the diagnostics), the cost
-    model's choice is taken.
+    ``make_candidate`` may raise ``Refusal`` or ``ValueError`` where there is no code for a point.  With
+    budget 0, or without Kernel Tuner (MDH605 among the diagnostics), the cost model's choice is taken.
     """
     ran = reference(bench, subject, sizes, settings)
     if ran.kind == ORIGINAL_FAILED and "SIGFPE" in ran.reason and settings.style != "positive":

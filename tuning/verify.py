@@ -17,8 +17,8 @@ What is demanded depends on what the original did, observed through the processo
 * ``bitwise``: equal bits (``fp(exact)``), NaN's payload aside.
 
 The last comparison of a candidate (``verify_thoroughly``) has a second original, compiled without
-optimisation.  Where the two differ, either value is right, and their distance counts as one that a value moves.
-It also runs
+optimisation.  Where the two differ, either value is right, and their distance counts as one that a value
+moves.  It also runs
 
 * arrays at addresses that are multiples of an element's size only;
 * special values among the others (``Specials`` says which): NaN must stay NaN, an infinity that infinity, and
@@ -92,12 +92,14 @@ class Specials:
     values      of ``SPECIAL_VALUES``; ``extremes``: the largest and smallest integers
     denormal    it may be given data that are denormal throughout
     zero_signs  it computes each result from given values in a given order: -0 is no 0
+    any_order   it combines floating-point values in any order
     reason      why some are left out
     """
 
     values: tuple[str, ...] = ()
     denormal: bool = False
     zero_signs: bool = False
+    any_order: bool = False
     reason: str = ""
 
 
@@ -126,7 +128,7 @@ class Case:
             return "large arrays"
         if self.overlap is not None:
             return "overlapping arrays"
-        return f"{KINDS[self.data]}, offset arrays" if self.offset else KINDS[self.data]
+        return "offset arrays" if self.offset else KINDS[self.data]
 
     def describe(self) -> str:
         sizes = ", ".join(f"{n}={v}" for n, v in self.sizes.items()) or "fixed sizes"
@@ -152,7 +154,7 @@ class Case:
             shared["special"] = sum(1 << SPECIAL_VALUES.index(v) for v in self.specials.values)
             shared["every"] = self.every
             shared["zero_signs"] = int(self.specials.zero_signs)
-            shared["loose"] = int(not self.specials.zero_signs)
+            shared["loose"] = int(self.specials.any_order)
         if self.overlap:
             first, second, shift = self.overlap.first, self.overlap.second, self.overlap.shift
             shared |= {"alias": first, "aliased": second, "shift": shift}
@@ -475,7 +477,10 @@ def _special_cases(more: Thorough, threads: int) -> list[Case]:
             rare = max(5.0, min(1e6, _product({n: int(v) for n, v in sizes.items()}) ** 0.75))
             for every in (2, int(rare)):
                 cases.append(replace(case, specials=more.specials, every=every))
-            if more.specials.zero_signs:
+            for value in more.specials.values if more.specials.any_order else ():
+                alone = replace(more.specials, values=(value,))  # one may hide another: inf - inf is NaN
+                cases.append(replace(case, specials=alone, every=5))
+            if not more.specials.any_order:
                 cases.append(replace(case, data=real, specials=more.specials, every=7))
         if more.specials.denormal:
             cases.append(replace(case, data="denormal"))

@@ -17,10 +17,10 @@ from lifter.run_nest import run_nest
 from mdh_core.evaluate import Env, EvaluationError, evaluate_scalar
 from mdh_core.expr import Expr, RecordType, ScalarType
 from mdh_core.interpreter import BufferValue, run_steps
+from mdh_lift.entry import Slot
 from mdh_lift.python.bounds import Walker, leaves_arrays, reach
 from mdh_lift.python.build import Case
 from mdh_lift.python.call import agree, cell, dtype_of
-from mdh_lift.entry import Slot
 
 MOST_POINTS = 3_000_000  # iterations that Python may run for all cases together
 _MOST_CELLS = 1 << 24

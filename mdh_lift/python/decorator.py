@@ -26,7 +26,7 @@ import numpy as np
 
 from frontend_py.annotations import kind_of, kind_of_text
 from frontend_py.directives import Found
-from frontend_py.factory import assigns_in_reduction, factory_program
+from frontend_py.factory import assigns_in_reduction, combined
 from frontend_py.files import PythonFile
 from frontend_py.flow import assigned_in, flow
 from frontend_py.kinds import Array, Kind, Scalar, numpy_name
@@ -34,10 +34,10 @@ from frontend_py.nest import parts
 from frontend_py.read import FunctionRead, Refused, read_function
 from frontend_py.scopes import LocalScope
 from lifter.annotations import Directive, parse_directive
-from lifter.lift import LIFTED, LiftedNest, lift
+from lifter.lift import LiftedNest, lift
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_core.evaluate import EvaluationError
-from mdh_core.expr import Assign, Load, RecordType, ScalarType
+from mdh_core.expr import Assign, RecordType, ScalarType
 from mdh_core.source import SourceFile
 from mdh_lift import entry
 from mdh_lift.python import build
@@ -277,28 +277,12 @@ class MdhFunction:
     def _factory_specialization(
         self, read: FunctionRead, store: Assign, scope: RuntimeScope, apart: bool
     ) -> Specialization:
-        nest = entry.prepared(read.nest, apart)
         try:
-            found = factory_program(nest)
+            lifted = combined(entry.prepared(read.nest, apart), store)
         except Refusal as refusal:
             return Specialization(None, None, scope, self._told([refusal.diagnostic]))
-        place = store.target
-        assert isinstance(place, Load)
-        self._warn_meaning(
-            self._told(
-                [
-                    Diagnostic(
-                        "MDH404",
-                        f"`=` into `{place.buffer}` combines over the reduced dimensions here; plain Python "
-                        "would keep the last value",
-                        span=store.span,
-                        severity="warning",
-                        help="write an accumulation such as `+=` to mean the same in both",
-                    )
-                ]
-            )
-        )
-        return Specialization(read, LiftedNest(nest, LIFTED, (found,), ()), scope, combines=True)
+        self._warn_meaning(self._told(lifted.diagnostics))
+        return Specialization(read, lifted, scope, combines=True)
 
     def _warn_meaning(self, what: str) -> None:
         if what not in self.warned:
