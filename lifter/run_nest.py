@@ -56,6 +56,7 @@ def _run(body: tuple[NestStmt, ...], env: Env) -> None:
 def _loop(loop: Loop, env: Env) -> None:
     """Bounds are evaluated once; the iterator keeps its final value, as in C."""
     lower, upper = int(evaluate_scalar(loop.lower, env)), int(evaluate_scalar(loop.upper, env))
+    lower = int(convert(lower, loop.type))  # `int k = u - 1` of an unsigned 0 starts at -1
     values = range(lower, upper, loop.step)
     for i in values:
         env.variables[loop.iterator] = i

@@ -510,7 +510,7 @@ def _lock_entry(work: Work, winner: Winner) -> locks.Entry:
         {"point": dict(winner.point)},
         text_hash(candidate(work.plan, winner.point, described=True)),
         winner.ratio,
-        winner.verification.as_json(),
+        {name: v for name, v in winner.verification.as_json().items() if name != "notes"},
         tune_options.seed,
         tune_options.strategy,
         tune_options.budget,

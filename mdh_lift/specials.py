@@ -66,7 +66,8 @@ def specials_of(lifted: LiftedNest, flags: Sequence[str] = ()) -> Specials:
     expressions = list(_expressions(lifted))
     values = _floats(lifted, expressions, flags)
     combined = _combined(lifted)
-    denormal, zero_signs, reason = False, False, ""
+    denormal, zero_signs = False, False
+    reasons: list[str] = []
     if any(_has(b.type, "float") for b in lifted.nest.buffers):
         denormal = not _is_fast(flags) and _may_be_denormal(lifted, combined)
         open_zeros = any(_is_choice(n) for e in expressions for n in walk(e))
@@ -74,12 +75,14 @@ def specials_of(lifted: LiftedNest, flags: Sequence[str] = ()) -> Specials:
         zero_signs = bool(values) and not combined and counts
         left_out = [v for v in (_NAN, _INFINITY) if v not in values]
         if left_out:
-            reason = f"no {' and no '.join(left_out)}: {_why(lifted, flags, expressions)}"
+            reasons.append(f"no {' and no '.join(left_out)}: {_why(lifted, flags, expressions)}")
     read = subjects.read_buffers(lifted.nest)
     integers = any(_has(b.type, k) for b in lifted.nest.buffers if b.name in read for k in ("int", "uint"))
     if integers and not _loops_on_data(lifted.nest.body) and not _may_overflow(lifted, expressions):
         values = (*values, _EXTREME)
-    return Specials(values, denormal, zero_signs, bool(combined), reason)
+    elif integers:
+        reasons.append(f"no {_EXTREME}: signed arithmetic on them could overflow, which C leaves open")
+    return Specials(values, denormal, zero_signs, bool(combined), tuple(reasons))
 
 
 def _is_fast(flags: Sequence[str]) -> bool:

@@ -1,9 +1,6 @@
-"""The decorator ``@mdh``: every twin of the corpus against plain Python, errors, fallbacks, caching."""
+"""The decorator ``@mdh``: programs of the corpus against plain Python, errors, fallbacks, caching."""
 
 import dataclasses
-import importlib.util
-import tomllib
-import types
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,19 +10,16 @@ import pytest
 np = pytest.importorskip("numpy", minversion="2.0")
 
 import mdh_lift  # noqa: E402
-from frontend_py.directives import Found  # noqa: E402
-from frontend_py.kinds import Array, Scalar  # noqa: E402
-from frontend_py.read import FunctionRead, read_function  # noqa: E402
-from mdh_core.expr import RecordType  # noqa: E402
+from campaigns.python_corpus import CORPUS, compare  # noqa: E402
 from mdh_lift import MdhWarning, entry, mdh  # noqa: E402
 from mdh_lift.python import build  # noqa: E402
-from mdh_lift.python import cases as case_module  # noqa: E402
-from mdh_lift.python.call import agree, dtype_of  # noqa: E402
 from mdh_lift.python.decorator import MdhFunction  # noqa: E402
 
-ROOT = Path(__file__).parent.parent
-TWINS = sorted((ROOT / "corpus" / "py").glob("*.py"))
-MANIFEST = tomllib.loads((ROOT / "corpus" / "manifest.toml").read_text())["program"]
+# one of each kind; `python -m campaigns.python_corpus` compares all
+TWINS = (
+    "argmin", "double_reduce", "gemm_epilogue", "gen_histo", "int8_dot", "jacobi1d_time", "layer_norm", "matvec", "scan",
+    "sobel", "spmv_csr", "syrk", "uint64_xor_hash", "user_op",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -35,97 +29,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield
 
 
-def load(path: Path) -> types.ModuleType:
-    """A twin with the sizes that the manifest has for quick tests."""
-    spec = importlib.util.spec_from_file_location(f"twin_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    sizes = next((p["sizes"] for p in MANIFEST if p["source"] == f"{path.stem}.c"), {})
-    for name, value in sizes.items():
-        if isinstance(getattr(module, name, None), int):
-            setattr(module, name, value)
-    for name in ("H", "W"):  # derived sizes of mcc
-        if path.stem == "mcc" and hasattr(module, name):
-            setattr(module, name, module.P + module.R - 1 if name == "H" else module.Q + module.S - 1)
-    return module
-
-
-def functions(path: Path) -> list[MdhFunction]:
-    found = {id(v): v for v in vars(load(path)).values() if isinstance(v, MdhFunction)}
-    return list(found.values())
-
-
-def arguments(f: MdhFunction, number: int = 0) -> list[Any] | None:
-    """Small arguments that fit the annotations and what the nest touches."""
-    f._ready = f._ready or f._prepare()
-    assert f._file is not None and f._node is not None
-    scope = f._scope()
-    found = Found(f._node, f.directive()[0], f._file.span(f._node), dict(f._declared))
-    read = read_function(f._file, scope, found)
-    if not isinstance(read, FunctionRead):
-        return None
-    made = case_module._inputs(read, ((3, 5, 4, 7, 2, 6, 3), (1, 1, 1), (9, 7, 11, 5, 6, 4, 3))[number], 0)
-    assert made is not None
-    params, shapes = made
-    named = {read.variables.get(k, k): v for k, v in {**params, **shapes}.items()}
-    rng = np.random.default_rng(number)
-    out: list[Any] = []
-    for a in f._node.args.args:
-        kind = f._declared[a.arg]
-        if isinstance(kind, Array):
-            shape = named.get(a.arg)
-            if shape is None:
-                shape = (4,) * len(kind.extents or ())
-            out.append(case_module._array(shape, kind.element, rng, number))
-        elif a.arg in named:
-            out.append(named[a.arg])
-        elif isinstance(kind, Scalar) and not isinstance(kind.type, RecordType):
-            out.append(dtype_of(kind.type).type(rng.integers(1, 5)))
-    return out
-
-
-def same(a: Any, b: Any) -> bool:
-    a, b = np.asarray(a), np.asarray(b)
-    return a.dtype.kind == b.dtype.kind and a.shape == b.shape and agree(a, b.astype(a.dtype), False)
-
-
-@pytest.mark.parametrize("path", TWINS, ids=lambda p: p.stem)
-def test_twin_computes_what_plain_python_computes(path: Path) -> None:
-    compared = 0
-    for f in functions(path):
-        for number in range(3):
-            given = arguments(f, number)
-            if given is None:
-                continue
-            ours = [np.array(x, copy=True) if isinstance(x, np.ndarray) else x for x in given]
-            plain = [np.array(x, copy=True) if isinstance(x, np.ndarray) else x for x in given]
-            near = [np.nextafter(x, x + 1) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
-                    for x in (np.array(x, copy=True) if isinstance(x, np.ndarray) else x for x in given)]  # fmt: skip
-            plain = [f._converts[a.arg].type(x) if a.arg in f._converts else x
-                     for a, x in zip(f._node.args.args, plain, strict=True)]  # fmt: skip
-            with np.errstate(all="ignore"), warnings.catch_warnings():
-                warnings.simplefilter("error")
-                warnings.simplefilter("default", MdhWarning)
-                try:
-                    wanted = f.original(*plain)
-                    f.original(*near)
-                except (ArithmeticError, IndexError, ValueError):
-                    continue  # such inputs say nothing
-                got = f(*ours)
-            arrays = [(x, y) for x, y in zip(near, plain, strict=True) if isinstance(x, np.ndarray)]
-            if not all(same(x, y) for x, y in arrays):
-                continue  # results that hang on the last digits of the inputs
-            compared += 1
-            for x, y in zip(ours, plain, strict=True):
-                if not isinstance(x, np.ndarray):
-                    continue
-                assert same(x, y), (f.__name__, number, x, y)
-            results = [got] if not isinstance(got, tuple) else list(got)
-            expected = [wanted] if not isinstance(wanted, tuple) else list(wanted)
-            for x, y in zip(results, expected, strict=True):
-                assert (x is None and y is None) or same(x, y), (f.__name__, x, y)
-    assert compared
+@pytest.mark.parametrize("name", TWINS)
+def test_twin_computes_what_plain_python_computes(name: str) -> None:
+    outcome = compare(CORPUS / "py" / f"{name}.py")
+    assert outcome.compared and outcome.differences == []
 
 
 # --------------------------------------------------------------------------- calls

@@ -240,6 +240,14 @@ def test_contraction_of_the_original_is_no_fault(cache: Path) -> None:
         assert not right or thorough.differs > 0
 
 
+def test_differences_of_one_ulp_are_told(bench: Workbench) -> None:
+    """The distance of two doubles as integers is exact, though both are larger than 2^53."""
+    text = "double p = 0.1 * x[i]; __asm__(\"\" : \"+x\"(p)); y[i] = (p + 0.3) * (1 + 0x1p-52);"
+    usual, thorough = judged(bench, SCALE, loop(text, "double"))
+    assert usual.ok and 1 <= usual.max_ulp <= 16
+    assert thorough.ok and 0.5 < thorough.error < thorough.bound
+
+
 def test_bitwise_means_signs_of_zeros(bench: Workbench) -> None:
     _, thorough = judged(bench, COPY, loop("y[i] = x[i] + 0.0f;"), Specials(FLOATS), bitwise=True)
     assert thorough.outcome.kind == runner.WRONG_RESULT
@@ -264,6 +272,14 @@ def test_text_that_needs_its_machine_flags(cache: Path) -> None:
     _, thorough = judged(bench, subject, loop("y[i] = x[i];"))
     assert thorough.ok and not thorough.plain
     assert "not compared with the original at -O0" in thorough.notes[0]
+
+
+def test_library_that_cannot_be_loaded(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = runner.Outcome(runner.OK, data={"library": "/nowhere/library.so"})
+    monkeypatch.setattr(Workbench, "build_plain", lambda *_: nowhere)
+    _, thorough = judged(bench, COPY, loop("y[i] = x[i];"))
+    assert thorough.ok and not thorough.plain
+    assert "cannot be loaded" in thorough.notes[0]
 
 
 def test_flags_without_optimisation() -> None:
@@ -314,14 +330,14 @@ def test_values_that_determine_the_result(
 ) -> None:
     found = allowed(head, body)
     assert (found.values, found.zero_signs) == (tuple(values), zero_signs)
-    left_out = "float" in head and not {"NaN", "infinities"} <= set(found.values)
-    assert bool(found.reason) == left_out
+    wanted = {"NaN", "infinities"} if "float" in head else {"extreme integers"}
+    assert bool(found.reasons) != (wanted <= set(found.values))
 
 
 def test_flags_that_ignore_special_values() -> None:
     found = allowed("int n, float *y, float *x", MAP.format("x[i]"), "-O3", "-ffast-math")
     assert found.values == () and not found.denormal
-    assert "compile command" in found.reason
+    assert "compile command" in found.reasons[0]
     assert not allowed("int n, float *y, float *x", MAP.format("x[i]"), "-fno-signed-zeros").zero_signs
 
 

@@ -400,6 +400,11 @@ static int64_t ordered(double v, int bits)
     return memcpy(&d, &v, 8), d < 0 ? INT64_MIN - d : d;
 }
 
+static double distance(int64_t a, int64_t b)
+{
+    return (double)(a > b ? (uint64_t)a - (uint64_t)b : (uint64_t)b - (uint64_t)a);
+}
+
 static int64_t get_integer(const char *p, int bits)
 {
     int64_t v = 0;
@@ -527,7 +532,7 @@ static void compare_real(struct verdict *v, int a, int f, size_t e, const char *
             return;
     }
     if (isfinite(w) && isfinite(h)) {
-        ulp = fabs((double)ordered(w, bits) - (double)ordered(h, bits));
+        ulp = distance(ordered(w, bits), ordered(h, bits));
         v->max_abs = fmax(v->max_abs, difference);
         v->max_ulp = fmax(v->max_ulp, ulp);
         if (w != 0)

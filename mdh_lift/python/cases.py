@@ -22,7 +22,7 @@ from mdh_lift.python.bounds import Walker, leaves_arrays, reach
 from mdh_lift.python.build import Case
 from mdh_lift.python.call import agree, cell, dtype_of
 
-MOST_POINTS = 3_000_000  # iterations that Python may run for all cases together
+MOST_POINTS = 1_000_000  # iterations that Python may run for all cases together
 _MOST_CELLS = 1 << 24
 _MOST_INTERPRETED = 20_000
 _SIZES = (

@@ -75,6 +75,7 @@ class Specialization:
     combines: bool = False  # the MDH project's meaning of `=`: the loops in Python mean something else
     made: dict[tuple[int, ...], Made | None] = field(default_factory=dict)
     inside: dict[tuple[Any, ...], str] = field(default_factory=dict)  # sizes -> why a subscript may leave
+    cases: list[build.Case] | None = None  # what every kernel is verified with
 
     @functools.cached_property
     def sizes(self) -> frozenset[str]:
@@ -449,7 +450,7 @@ class MdhFunction:
                 return next((made for made in found.made.values() if made is not None), None)
             if size_class not in found.made:
                 try:
-                    found.made[size_class] = self._make(found.lifted, found.read, ints, found.combines)
+                    found.made[size_class] = self._make(found, ints)
                 except build.Rejected as error:
                     self._warn(str(error))
                     found.made[size_class] = None
@@ -458,13 +459,23 @@ class MdhFunction:
                     found.made[size_class] = None
             return found.made[size_class]
 
-    def _make(self, lifted: LiftedNest, read: FunctionRead, ints: dict[str, int], combines: bool) -> Made:
-        written = entry.program(lifted, ints)
-        if combines:
-            path = build.library(
-                written, lifted.nest.directive.fp, lambda: interpreted_cases(read, lifted, written.slots)
-            )
-            return Made(build.load(path))
+    def _make(self, found: Specialization, ints: dict[str, int]) -> Made:
+        assert found.lifted is not None
+        written = entry.program(found.lifted, ints)
+
+        def verified_with() -> list[build.Case]:
+            if found.cases is None:
+                found.cases = self._cases(found, written)
+            return found.cases
+
+        return Made(build.load(build.library(written, found.lifted.nest.directive.fp, verified_with)))
+
+    def _cases(self, found: Specialization, written: entry.Program) -> list[build.Case]:
+        """Inputs, and what Python makes of them."""
+        lifted, read = found.lifted, found.read
+        assert lifted is not None and read is not None
+        if found.combines:
+            return interpreted_cases(read, lifted, written.slots)
         results = tuple(read.variables[s.name] for s in lifted.nest.scalars)
         inputs = tuple(
             dict.fromkeys(read.variables[s.name] for s in written.slots if s.name not in read.derived)
@@ -474,10 +485,7 @@ class MdhFunction:
         for s in written.slots:
             if s.name in read.weak and isinstance(s.type, ScalarType):
                 weak[s.name] = bool if s.name in read.truths else float if s.type.is_float else int
-        path = build.library(
-            written, lifted.nest.directive.fp, lambda: cases(read, written.slots, plain, weak, written.exact)
-        )
-        return Made(build.load(path))
+        return cases(read, written.slots, plain, weak, written.exact)
 
 
 class MdhExpression(MdhFunction):
