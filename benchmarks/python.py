@@ -36,7 +36,7 @@ import numpy as np
 
 PEERS = ("mdh", "numba", "strict", "numpy")
 LEAST_SECONDS = 0.05  # of the calls of one round
-prange = range  # each process puts its own here
+prange: Any = range  # each process puts its own here
 
 # --------------------------------------------------------------------------- kernels
 
@@ -119,7 +119,7 @@ def masked_sum(a, mask, limit):  # type: ignore[no-untyped-def]
     s = 0
     for i in prange(len(a)):
         if mask[i] != 0 and a[i] < limit:
-            s += np.int64(a[i])
+            s += np.int64(a[i])  # type: ignore[assignment]
     return s
 
 
@@ -219,10 +219,10 @@ def peer_function(peer: str, kernel: Kernel, fp: str) -> Callable[..., Any] | No
     if peer == "mdh":
         import mdh_lift
 
-        prange = mdh_lift.prange
-        decorated: Callable[..., Any] = mdh_lift.mdh(*([mdh_lift.fp("fast")] if fp == "fast" else []))(
-            kernel.function
-        )
+        lift: Any = mdh_lift
+        prange = lift.prange
+        clauses = [lift.fp("fast")] if fp == "fast" else []
+        decorated: Callable[..., Any] = lift.mdh(*clauses)(kernel.function)
         return decorated
     try:
         import numba  # type: ignore[import-not-found,unused-ignore]

@@ -55,7 +55,7 @@ def load(path: Path) -> types.ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     manifest = tomllib.loads((CORPUS / "manifest.toml").read_text())["program"]
-    sizes = next((p["sizes"] for p in manifest if p["source"] == f"{path.stem}.c"), {})
+    sizes: dict[str, int] = next((p["sizes"] for p in manifest if p["source"] == f"{path.stem}.c"), {})
     for name, value in sizes.items():
         if isinstance(getattr(module, name, None), int):
             setattr(module, name, value)
@@ -139,17 +139,17 @@ def _compare_call(f: MdhFunction, given: list[Any], outcome: Outcome) -> None:
         except (ArithmeticError, IndexError, ValueError):
             return  # such inputs say nothing
         got = f(*ours)
-    outcome.warned += [str(w.message) for w in caught if issubclass(w.category, MdhWarning)]
+    outcome.warned += [str(w.message) for w in caught if isinstance(w.message, MdhWarning)]
     arrays = [(x, y) for x, y in zip(near, plain, strict=True) if isinstance(x, np.ndarray)]
     if not all(same(x, y) for x, y in arrays):
         return  # results that hang on the last digits of the inputs
     outcome.compared += 1
     for name, x, y in zip(names, ours, plain, strict=True):
         if isinstance(x, np.ndarray) and not same(x, y):
-            outcome.differences.append(f"{f.__name__}: `{name}` is {x}, Python has {y}")
+            outcome.differences.append(f"{f.original.__name__}: `{name}` is {x}, Python has {y}")
     for x, y in zip(_results(got), _results(wanted), strict=True):
         if not ((x is None and y is None) or same(x, y)):
-            outcome.differences.append(f"{f.__name__} returns {x}, Python {y}")
+            outcome.differences.append(f"{f.original.__name__} returns {x}, Python {y}")
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -483,11 +483,11 @@ def _size_lines(placed: Iterable[tuple[Leaf, Loops]], depth: int = 0) -> dict[st
     }
 
 
-_CONSTANT = re.compile(r"\s*const [\w ]+? (\w+) = [^;]*;")
+_CONSTANT = re.compile(r"\s*[\w ]+? (\w+) = [^;]*;")
 
 
 def _without_dead_constants(rows: list[str]) -> list[str]:
-    """The lines without constants that nothing mentions; names are unique within a kernel."""
+    """The lines without variables that nothing else mentions; names are unique within a kernel."""
     while True:
         counts = Counter(word for row in rows for word in re.findall(r"[A-Za-z_]\w*", row))
         kept = [

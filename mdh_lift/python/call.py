@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from frontend_py.kinds import numpy_name
-from mdh_core.expr import RecordType, Type
+from mdh_core.expr import INT32, INT64, RecordType, Type
 
 
 def pointers(values: Sequence[np.ndarray[Any, Any]]) -> Any:
@@ -17,6 +18,7 @@ def pointers(values: Sequence[np.ndarray[Any, Any]]) -> Any:
     return (ctypes.c_void_p * max(1, len(values)))(*(v.ctypes.data for v in values))
 
 
+@functools.cache
 def dtype_of(t: Type) -> np.dtype[Any]:
     """The NumPy type of a scalar or record type."""
     found: np.dtype[Any] = np.dtype(
@@ -28,6 +30,10 @@ def dtype_of(t: Type) -> np.dtype[Any]:
 
 def cell(value: object, t: Type) -> np.ndarray[Any, Any]:
     """A number or a record in memory of its own."""
+    small: np.ndarray[Any, Any]
+    if type(value) is int and -(2**31) <= value < 2**31 and t in (INT32, INT64):
+        small = np.array(value, dtype_of(t))
+        return small
     out: np.ndarray[Any, Any] = np.zeros((), dtype_of(t))
     if value is None:
         return out

@@ -47,10 +47,19 @@ from mdh_lift.python.cases import cases, derived_values, interpreted_cases
 from mdh_lift.python.clauses import BufferType, Clause, clause_of_keyword
 from mdh_lift.python.expression import Built, Expression, interpreted, is_expression
 from mdh_lift.python.expression import build as build_expression
-from mdh_lift.python.scope import NoSource, Records, RuntimeScope, kind_of_value, source_of, type_of
+from mdh_lift.python.scope import (
+    NoSource,
+    Records,
+    RuntimeScope,
+    kind_of_value,
+    sort_of_value,
+    source_of,
+    type_of,
+)
 from mdh_lift.python.splicing import loops_alone, with_call
 
 MOST_KERNELS = 8  # of one specialization; every kernel is right for every size
+_MOST_KEPT = 1 << 24  # bytes of inputs that are kept for the next kernel
 
 
 class MdhWarning(UserWarning):
@@ -239,12 +248,12 @@ class MdhFunction:
 
     def _nest(self, variables: dict[str, Any]) -> tuple[Any, ...] | None:
         """Runs the kernel on the variables before the loops; None where the loops shall run themselves."""
-        known = {n: kind_of_value(v, self._records) for n, v in variables.items()}
         apart = _apart([v for v in variables.values() if isinstance(v, np.ndarray)])
-        key = (apart, *sorted((n, str(k), isinstance(k, Scalar)) for n, k in known.items()))
+        key = (apart, *((n, sort_of_value(v)) for n, v in variables.items()))
         with self.lock:
             found = self.specializations.get(key)
             if found is None or not found.scope.unchanged():
+                known = {n: kind_of_value(v, self._records) for n, v in variables.items()}
                 found = self.specializations[key] = self._specialize(known, apart)
         if found.read is None or found.lifted is None:
             self._warn(found.why)
@@ -465,7 +474,10 @@ class MdhFunction:
 
         def verified_with() -> list[build.Case]:
             if found.cases is None:
-                found.cases = self._cases(found, written)
+                made = self._cases(found, written)
+                if sum(x.nbytes for case in made for x in case.inputs) > _MOST_KEPT:
+                    return made
+                found.cases = made
             return found.cases
 
         return Made(build.load(build.library(written, found.lifted.nest.directive.fp, verified_with)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import inspect
 import linecache
 import types
@@ -101,6 +102,7 @@ class Records:
         return RecordType(self.names[dtype], tuple(fields))
 
 
+@functools.cache
 def scalar_of(dtype: np.dtype[Any]) -> ScalarType | None:
     """The scalar type of a plain, native dtype."""
     if dtype.fields is not None or not dtype.isnative or dtype.subdtype is not None:
@@ -131,6 +133,17 @@ def kind_of_value(value: object, records: Records) -> Kind | None:
             else None
         )
     return PYTHON_FLOAT if isinstance(value, float) else None
+
+
+def sort_of_value(value: object) -> tuple[object, ...]:
+    """Equal for values of equal kinds, and quicker to tell."""
+    if isinstance(value, np.ndarray):
+        return (value.dtype, value.ndim)
+    if isinstance(value, np.generic):
+        return (value.dtype,)
+    if isinstance(value, int):
+        return (type(value), value.bit_length() <= 63, value < 0)
+    return (type(value),)
 
 
 # --------------------------------------------------------------------------- names
