@@ -26,8 +26,7 @@ from frontend_py.directives import Found
 from frontend_py.kinds import Array, Scalar
 from frontend_py.read import FunctionRead, read_function
 from mdh_core.expr import RecordType
-from mdh_lift import MdhWarning
-from mdh_lift.python import cases
+from mdh_lift.python import MdhWarning, cases
 from mdh_lift.python.call import agree, dtype_of
 from mdh_lift.python.decorator import MdhFunction
 

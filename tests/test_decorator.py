@@ -305,6 +305,20 @@ def test_what_is_refused_runs_and_warns_once() -> None:
     quiet(f, x)
 
 
+def test_arguments_that_are_no_arrays_are_named() -> None:
+    @mdh
+    def f(x):
+        for i in range(len(x)):
+            x[i] = x[i] + 1
+
+    values = [1, 2]
+    with pytest.warns(MdhWarning, match="`x` is of type list, not a NumPy array"):
+        f(values)
+    assert values == [2, 3]
+    with pytest.warns(MdhWarning, match="`x` is of dtype complex128"):
+        f(np.zeros(2, complex))
+
+
 def test_functions_without_text_run() -> None:
     space: dict[str, Any] = {"mdh": mdh}
     exec("@mdh\ndef f(x):\n    for i in range(len(x)):\n        x[i] = 1\n", space)

@@ -28,7 +28,7 @@ from frontend_py.annotations import kind_of, kind_of_text
 from frontend_py.directives import Found
 from frontend_py.factory import assigns_in_reduction, combined
 from frontend_py.files import PythonFile
-from frontend_py.flow import assigned_in, flow
+from frontend_py.flow import assigned_in, flow, names_in
 from frontend_py.kinds import Array, Kind, Scalar, numpy_name
 from frontend_py.nest import parts
 from frontend_py.read import FunctionRead, Refused, read_function
@@ -253,16 +253,16 @@ class MdhFunction:
         with self.lock:
             found = self.specializations.get(key)
             if found is None or not found.scope.unchanged():
-                known = {n: kind_of_value(v, self._records) for n, v in variables.items()}
-                found = self.specializations[key] = self._specialize(known, apart)
+                found = self.specializations[key] = self._specialize(variables, apart)
         if found.read is None or found.lifted is None:
             self._warn(found.why)
             return None
         return self._run(found, variables)
 
-    def _specialize(self, known: Mapping[str, Kind | None], apart: bool) -> Specialization:
+    def _specialize(self, variables: Mapping[str, object], apart: bool) -> Specialization:
         """``apart``: the arrays of the call share no memory."""
         assert self._file is not None and self._node is not None
+        known = {n: kind_of_value(v, self._records) for n, v in variables.items()}
         scope = self._scope()
         directive, problems = self.directive()
         found = Found(
@@ -271,6 +271,12 @@ class MdhFunction:
         given = {n: k for n, k in known.items() if k is not None}
         read = read_function(self._file, scope, found, given)
         if isinstance(read, Refused):
+            used = names_in(self._whole.loops)
+            odd = [n for n, k in known.items() if k is None and n in used and not callable(variables[n])]
+            if odd and read.diagnostics[0].code == "MDH212":
+                is_ = _described(variables[odd[0]])
+                why = f"`{odd[0]}` is {is_}, not a NumPy array or a number that C has"
+                return Specialization(None, None, scope, why)
             return Specialization(None, None, scope, self._told(read.diagnostics))
         if self._factory and (store := assigns_in_reduction(read.nest)) is not None:
             return self._factory_specialization(read, store, scope, apart)
@@ -570,6 +576,12 @@ def _outside() -> int:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
         level, frame = level + 1, frame.f_back
     return level + 1
+
+
+def _described(value: object) -> str:
+    if isinstance(value, np.ndarray | np.generic):
+        return f"of dtype {value.dtype}"
+    return "an integer beyond 64 bits" if isinstance(value, int) else f"of type {type(value).__name__}"
 
 
 def _number(name: str, value: object, dtype: np.dtype[Any]) -> Any:
