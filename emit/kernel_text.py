@@ -271,7 +271,7 @@ class Context:
 
         def leaf(e: Expr) -> str:
             assert isinstance(e, Var), e
-            return texts[e.name]
+            return _atom(texts[e.name])
 
         return texts, Printer(leaf, functions=self.program.functions)
 
@@ -287,6 +287,7 @@ def _wrapping(e: Expr, texts: dict[str, str]) -> str | None:
 
 
 def _atom(text: str) -> str:
+    """The text as an operand of any operator."""
     plain = text.replace("_", "a").replace("[", "a").replace("]", "a")
     return text if plain.isalnum() else f"({text})"
 
