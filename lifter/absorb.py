@@ -15,7 +15,6 @@ from dataclasses import replace
 from mdh_core.expr import (
     Affine,
     Cast,
-    Constraint,
     Expr,
     Load,
     Operand,
@@ -154,11 +153,7 @@ def _matching(
         return None
     reduced = {d.name for d in second.hom.dims_of("pw")}
     position = {c for c in second.hom.domain if not c.names & reduced}
-    return names if {_renamed(c, names) for c in first.hom.domain} == position else None
-
-
-def _renamed(c: Constraint, names: dict[str, str]) -> Constraint:
-    return c.renamed(names)
+    return names if {c.renamed(names) for c in first.hom.domain} == position else None
 
 
 def _value(p: MdhProgram, names: dict[str, str]) -> Expr | None:

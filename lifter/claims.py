@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from lifter.annotations import Claim
-from lifter.clauses import SYNONYMS, loops_of, shown_name
+from lifter.clauses import SYNONYMS, shown_name
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, LoopNest
+from lifter.trees import loops_in
 from mdh_core.diagnostics import Diagnostic, Related
 from mdh_core.expr import Assign, Declare, If, Load, Result, Var, While, base_of, walk
 from mdh_core.ir import HostLoop, MdhProgram, Step, Store
@@ -36,7 +37,7 @@ def checked(lifted: LiftedNest) -> LiftedNest:
 
 def claimed_loops(nest: LoopNest, claim: Claim) -> list[Loop]:
     """The loops that a claim is about, outermost first."""
-    loops = [x for x in loops_of(nest.body) if x.span.start == claim.at][:1]
+    loops = [x for x in loops_in(nest.body) if x.span.start == claim.at][:1]
     while loops and len(loops) < claim.loops:
         inner = [s for s in loops[-1].body if isinstance(s, Loop)]
         if len(inner) != 1:
@@ -167,7 +168,7 @@ def _shared(lifted: LiftedNest, claim: Claim, loops: Sequence[Loop]) -> Iterator
     }  # fmt: skip
     outer = {s.name for s in lifted.nest.scalars}
     written = _written(loops[-1].body) & outer
-    inner = {shown_name(x) for x in loops_of(loops[-1].body) if x.declared_outside}
+    inner = {shown_name(x) for x in loops_in(loops[-1].body) if x.declared_outside}
     for name in sorted((written - reduced) | inner):
         if name not in own:
             yield Diagnostic(

@@ -3,28 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from lifter.annotations import OpClause
-from lifter.loop_nest import Loop, LoopNest, NestStmt
+from lifter.loop_nest import Loop, LoopNest
+from lifter.trees import loops_in
 from mdh_core.combine import CombineOp
 from mdh_core.diagnostics import Related, refuse
-from mdh_core.expr import If, Load, ScalarType, Stmt, walk
+from mdh_core.expr import Load, ScalarType, walk
 from mdh_core.ir import HostLoop, MdhProgram, Sequential, Step, Store
 from mdh_core.source import Span
 
 SYNONYMS = {"fmin": "min", "fmax": "max"}
-
-
-def loops_of(body: Sequence[NestStmt | Stmt]) -> Iterator[Loop]:
-    """All loops, outermost first, in the order of the text."""
-    for s in body:
-        if isinstance(s, Loop):
-            yield s
-            yield from loops_of(s.body)
-        elif isinstance(s, If):
-            yield from loops_of(s.then)
-            yield from loops_of(s.other)
 
 
 def shown_name(loop: Loop) -> str:
@@ -40,7 +30,7 @@ def promised(nest: LoopNest) -> frozenset[str]:
 def check_names(nest: LoopNest) -> None:
     """Before lifting: MDH403 and MDH409 for what the nest does not have."""
     d = nest.directive
-    loops = list(loops_of(nest.body))
+    loops = list(loops_in(nest.body))
     iterators = {shown_name(x) for x in loops}
     by_position = [c for c in d.combine_ops if not c.iterator]
     if by_position and len(by_position) != len(loops):
@@ -89,7 +79,7 @@ def check_programs(nest: LoopNest, programs: Sequence[MdhProgram]) -> None:
 
 
 def _check_operators(nest: LoopNest, programs: Sequence[MdhProgram]) -> None:
-    loops = list(loops_of(nest.body))
+    loops = list(loops_in(nest.body))
     for n, clause in enumerate(nest.directive.combine_ops):
         if clause.iterator:
             mine = [x for x in loops if shown_name(x) == clause.iterator]
@@ -172,7 +162,7 @@ def _check_access(nest: LoopNest, programs: Sequence[MdhProgram]) -> None:
         written = {s.buffer for p in programs for s in p.out.stores}
         raise refuse("MDH408", f"the nest does not write `{name}`", span, help=_exactly("writes", written))
     index = [i.strip() for i in re.findall(r"\[([^\]]*)\]", text)]
-    iterators = {shown_name(x) for x in loops_of(nest.body)}
+    iterators = {shown_name(x) for x in loops_in(nest.body)}
     plain = index and all(i in iterators for i in index)
     if plain and not any(_mentions(s, index) for s in stores):
         actual = "".join(f"[{a}]" for a in stores[0].index)

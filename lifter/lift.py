@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from lifter.absorb import absorbed
-from lifter.clauses import check_names, check_programs, loops_of, steps_note
+from lifter.clauses import check_names, check_programs, steps_note
 from lifter.flat import flat_programs
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.normalise import Axis, NormalNest, normalise
 from lifter.polyhedral import Constraint, satisfiable
 from lifter.steps import Stepped, check_overlap, every_step, stepped
-from lifter.trees import Inwards
+from lifter.trees import Inwards, loops_in
 from mdh_core.diagnostics import Diagnostic, Refusal, Related, refuse
 from mdh_core.expr import Affine, If, ScalarType, Stmt
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Size, Step, programs_of
@@ -216,7 +216,7 @@ def _greatest(a: Affine, axes: dict[str, Axis]) -> int:
 def _final_iterators(nest: LoopNest) -> tuple[FinalIterator, ...]:
     """Raises MDH202 where a value depends on how far outer loops of steps > 1 went."""
     out: list[FinalIterator] = []
-    if not any(x.observed for x in loops_of(nest.body)):
+    if not any(x.observed for x in loops_in(nest.body)):
         return ()
     normal = normalise(replace(nest, body=_loops_only(nest.body)))
     known = {p.name for p in nest.params} | set(normal.axes)

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import product, takewhile
 
 from lifter.loop_nest import Loop, NestStmt
-from lifter.normalise import Axis, NormalNest, assigned_scalars
+from lifter.normalise import Axis, NormalNest, assigned_buffers, assigned_scalars
 from lifter.order import components, depends, leaves_of, same_cell, why_not_reorder
 from lifter.polyhedral import satisfiable
 from lifter.trees import (
@@ -31,7 +31,6 @@ from lifter.trees import (
     map_tree,
     mentioned,
     select,
-    stored_buffers,
     without_loops,
 )
 from mdh_core.expr import (
@@ -575,7 +574,7 @@ def as_scalar(loop: Loop, innermost: bool) -> Loop | None:
         for s in body:
             if not isinstance(s, Loop):
                 out.append(s)
-            elif not top and not stored_buffers(s.body) and not (innermost and any(map(has_loop, s.body))):
+            elif not top and not assigned_buffers(s.body) and not (innermost and any(map(has_loop, s.body))):
                 out += [t for t in without_loops((s,)) if not isinstance(t, Return)]
                 changed = True
             else:

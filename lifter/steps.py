@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 
 from lifter.flat import flat_programs, scalar_types
 from lifter.loop_nest import Loop, LoopNest, NestStmt, OuterScalar
-from lifter.normalise import Axis, NormalNest, normalise
+from lifter.normalise import Axis, NormalNest, assigned_buffers, normalise
 from lifter.reorder import (
     Expander,
     Names,
@@ -47,7 +47,6 @@ from lifter.trees import (
     loops_in,
     mentioned,
     replaced,
-    stored_buffers,
     tree_exprs,
     without_loops,
 )
@@ -125,19 +124,6 @@ def _key(s: HostLoop | Sequential) -> tuple[str, int]:
 Cost = tuple[int, int, int, int]
 
 
-def _cost(steps: Sequence[Step]) -> Cost:
-    """What to prefer: few loops in order around programs, nothing sequential, little memory and work."""
-    every = list(every_step(steps))
-    deepest = _depth(steps)
-    rest = sum(isinstance(s, Sequential) for s in every)
-    whiles = sum(
-        isinstance(t, While) for s in every if isinstance(s, MdhProgram) for t in s.hom.scalar.body
-    )
-    buffers = {b for s in _flat(steps) for b in s.buffers if b.name.endswith("_x")}
-    memory = sum(1 if b.rank == 1 else 10 for b in buffers) + 5 * whiles
-    return deepest, rest, memory, sum(isinstance(s, MdhProgram) for s in every)
-
-
 def _depth(steps: Sequence[Step]) -> int:
     deepest = 0
     for s in steps:
@@ -194,6 +180,16 @@ class _Steps:
         Counted in work, not in time, so that the answer is the same on every machine.
         """
         return self.work >= MAX_WORK
+
+    def cost(self, steps: Sequence[Step]) -> Cost:
+        """What to prefer: few loops in order around programs, nothing sequential, little memory and work."""
+        every = list(every_step(steps))
+        programs = [s for s in every if isinstance(s, MdhProgram)]
+        rest = sum(isinstance(s, Sequential) for s in every)
+        whiles = sum(isinstance(t, While) for p in programs for t in p.hom.scalar.body)
+        buffers = {b for s in _flat(steps) for b in s.buffers if b.extents and b.name in self.temporaries}
+        memory = sum(1 if b.rank == 1 else 10 for b in buffers) + 5 * whiles
+        return _depth(steps), rest, memory, len(programs)
 
     # ----------------------------------------------------------------- flat nests
 
@@ -320,13 +316,13 @@ class _Steps:
             if self.exhausted:
                 break
             found = assuming(rewriting(), taken, place.hosts, self.nest.params)
-            if found is not None and (best is None or _cost(found) < _cost(best)):
+            if found is not None and (best is None or self.cost(found) < self.cost(best)):
                 best = found
-            if best is not None and _cost(best) < (0, 0, 0, 3):
+            if best is not None and self.cost(best) < (0, 0, 0, 3):
                 break
         if best is None or _depth(best) > 0:
             found = self.in_order(s, place, why)
-            if best is None or _cost(found) < _cost(best):
+            if best is None or self.cost(found) < self.cost(best):
                 best = found
         return best
 
@@ -372,7 +368,7 @@ class _Steps:
             why = self.flat((whole,), here)
             assert isinstance(why, Diagnostic)
             together = self.alone(whole, here, why, divided=True)
-            if _cost(together) < _cost(steps):
+            if self.cost(together) < self.cost(steps):
                 return together
         return steps
 
@@ -387,7 +383,7 @@ class _Steps:
         steps, needed, made = first
         if needed:
             again = self.expansion(s, normal, place, needed, made)
-            if again is not None and _cost(again[0]) < _cost(steps):
+            if again is not None and self.cost(again[0]) < self.cost(steps):
                 return again[0]
         return steps
 
@@ -631,7 +627,7 @@ def check_overlap(nest: LoopNest, programs: Sequence[MdhProgram]) -> None:
             if isinstance(n, Load)
         }
         for name, load in gathered.items():
-            for other in sorted(stored_buffers(nest.body) - {name}):
+            for other in sorted(assigned_buffers(nest.body) - {name}):
                 _check_pair(nest, p.buffer(name), other, load)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lifter.loop_nest import Loop, NestStmt
-from lifter.normalise import assigned_scalars
+from lifter.normalise import assigned_buffers, assigned_scalars
 from mdh_core.expr import (
     INT32,
     INT64,
@@ -232,7 +232,7 @@ class Inwards:
         cond = _truth(s.cond)
         inner = (*s.then, *s.other)
         names, buffers = variables(cond), {n.buffer for n in walk(cond) if isinstance(n, Load)}
-        if names & assigned_scalars(inner) or buffers & _stored(inner):
+        if names & assigned_scalars(inner) or buffers & assigned_buffers(inner):
             self.count += 1
             name = f"taken_{self.count}"
             out.append(Declare(name, INT32, cond, s.span))
@@ -266,31 +266,9 @@ def _truth(e: Expr) -> Expr:
     return Binary("!=", e, Const(0.0 if e.type.is_float else 0, e.type), INT32)
 
 
-def _stored(body: Sequence[NestStmt | Stmt]) -> set[str]:
-    out = set()
-    for s in body:
-        match s:
-            case Loop(body=inner):
-                out |= _stored(inner)
-            case Assign(target=target):
-                place = base_of(target)
-                if isinstance(place, Load):
-                    out.add(place.buffer)
-            case If(then=then, other=other):
-                out |= _stored(then) | _stored(other)
-            case While(body=block):
-                out |= _stored(block)
-            case _:
-                pass
-    return out
-
-
 def _loads_in_bounds(s: If) -> bool:
     """Would moving the condition inwards read memory that the source may not read?"""
     return any(isinstance(n, Load) for x in loops_in((s,)) for e in (x.lower, x.upper) for n in walk(e))
-
-
-stored_buffers = _stored
 
 
 # --------------------------------------------------------------------------- loops as statements
