@@ -73,6 +73,7 @@ def run_loops(body: tuple[NestStmt, ...], env: Env) -> None:
             execute((s,), env)
             continue
         low, high = int(evaluate_scalar(s.lower, env)), int(evaluate_scalar(s.upper, env))
+        low = int(convert(low, s.type))  # `int k = u - 1` of an unsigned 0 starts at -1
         values = range(low, high, s.step)
         for i in values:
             env.variables[s.iterator] = i

@@ -677,7 +677,11 @@ class Maker:
         t = "int32" if integer else self.type
         old = [s.name for s in self.scalars.values() if s.type == t]
         if old and self.chance(0.35 if self.evil else 0.12):
-            return self.rng.choice(old)
+            name = self.rng.choice(old)
+            known = self.scalars[name]
+            if known.start == "" and not reset:  # it may be read where nothing has set it
+                self.scalars[name] = replace(known, start="1")
+            return name
         name = self.new("s")
         start: str | None = None if self.chance(0.5) else str(self.rng.randint(0, 4))
         live = True

@@ -347,9 +347,10 @@ def _indirect(nest: LoopNest) -> set[str]:
                 case Loop():
                     computed |= _has_load(s.lower) or _has_load(s.upper)
                     visit(s.body)
-                case Declare(value=value):
+                case Declare(type=t, value=value):
                     if value is not None:
                         look(value)
+                        computed |= isinstance(t, ScalarType) and t.is_integer and _has_load(value)
                 case Assign(target=target, value=value):
                     look(value)
                     base = base_of(target)

@@ -16,8 +16,19 @@ from dataclasses import dataclass
 
 from certify.obligations import Obligation, prove
 from certify.sets import GaveUp, Point, System, at_least, below, equal, find, missing
-from lowering.lower import Loop, Lowered, Nest, ScanNest, Stage
-from mdh_core.expr import Affine, Constraint, Expr, Load, ScalarType, as_affine, stmt_exprs, walk
+from lowering.lower import HistogramNest, Loop, Lowered, Nest, ScanNest, Stage
+from mdh_core.expr import (
+    Affine,
+    Binary,
+    Constraint,
+    Expr,
+    Load,
+    ScalarType,
+    as_affine,
+    stmt_exprs,
+    variables,
+    walk,
+)
 from mdh_core.ir import Dim, MdhProgram, Store
 
 POINTS = "each point once"
@@ -167,6 +178,10 @@ def _one(program: MdhProgram, stage: Stage, known: Known, name: str) -> Iterator
         if stage.program.hom.function is not None:
             yield prove(name, RESULTS, lambda: _results(stage, context))
             yield prove(name, ORDER, lambda: _nest_order(stage, context))
+    elif isinstance(stage, HistogramNest):
+        yield prove(name, POINTS, lambda: _every_dimension_once(stage))
+        yield prove(name, OWNER, lambda: _own_cells(stage))
+        yield prove(name, ORDER, lambda: _histogram_order(stage))
     else:
         yield prove(name, ORDER, lambda: _scan_order(stage))
 
@@ -180,7 +195,10 @@ def program_obligations(program: MdhProgram, known: Known, subject: str) -> Iter
 
 
 def _index_set(whole: MdhProgram, part: MdhProgram, context: System) -> str | None:
-    """The stage's dimensions are the program's (fewer for later stages), with the same index set."""
+    """The stage's dimensions are the program's, with the same index set.
+
+    Later stages have fewer of them.  Copies of operands, too: what is never used need not be copied.
+    """
     dims = {d.name: d for d in whole.hom.dims}
     extra = [d.name for d in part.hom.dims if d.name not in dims]
     if extra:
@@ -191,9 +209,12 @@ def _index_set(whole: MdhProgram, part: MdhProgram, context: System) -> str | No
         names = {d.name for d in part.hom.dims}
         kept = [c for c in positional(whole) if not c.names & (dims.keys() - names)]
         expected = tuple(r for n in names for r in size_rows(dims[n], Affine.of(n))) + tuple(kept)
-    found = point(part, "").rows
-    keep = {n for r in (*expected, *found, *context) for n in r.names}
-    for every, some, what in ((expected, found, "left out"), (found, expected, "beyond it")):
+    found, needed = point(part, "").rows, expected
+    if not {s.buffer for s in part.out.stores} & {s.buffer for s in whole.out.stores}:
+        others = (d for n, d in dims.items() if n not in {x.name for x in part.hom.dims})
+        needed = (*expected, *(at_least(d.size.span, 1) for d in others))
+    keep = {n for r in (*needed, *found, *context) for n in r.names}
+    for every, some, what in ((needed, found, "left out"), (found, expected, "beyond it")):
         outside = missing([*context, *every], [[*context, *some]], keep)
         if outside is not None:
             return f"{what}: {shown(outside)}"
@@ -502,6 +523,33 @@ def _nest_order(nest: Nest, context: System) -> str | None:
     return any_of(turned(), "combined in another order: ")
 
 
+def _every_dimension_once(nest: HistogramNest) -> str | None:
+    """Each dimension is looped over or computed, and only concatenated ones are computed."""
+    met = [*nest.dims, *nest.form.cells]
+    if sorted(met) != sorted(d.name for d in nest.program.hom.dims):
+        return f"the dimensions met are {', '.join(met)}"
+    reduced = [d for d in nest.form.cells if nest.program.op(d).kind != "cc"]
+    return f"`{reduced[0]}` is computed, and not concatenated" if reduced else None
+
+
+def _own_cells(nest: HistogramNest) -> str | None:
+    """Threads that share a reduced dimension have private cells; others differ in their positions."""
+    if not nest.shared or nest.copies or nest.program.op(nest.dims[0]).kind == "cc":
+        return None
+    return f"threads that share `{nest.dims[0]}` store in the same cells"
+
+
+def _histogram_order(nest: HistogramNest) -> str | None:
+    """``fp(exact)``: the points of a cell are met in the order of the program."""
+    function = nest.program.hom.function
+    if nest.program.fp != "exact" or function is None or function.exact:
+        return None
+    reduced = [d.name for d in nest.program.hom.dims_of("pw")]
+    if nest.copies or [d for d in nest.dims if d in reduced] != reduced:
+        return "inexact values are combined in another order"
+    return None
+
+
 def _scan_order(scan: ScanNest) -> str | None:
     program = scan.program
     kinds = {d.name: op.kind for d, op in zip(program.hom.dims, program.hom.combine, strict=True)}
@@ -525,7 +573,13 @@ def indirect(program: MdhProgram) -> set[str]:
 
 
 def indices_of(program: MdhProgram) -> set[str]:
-    """Integer buffers, if the scalar function reads anything at computed indices."""
-    if not indirect(program):
+    """Integer buffers, if the scalar function reads at computed indices or compares with an index."""
+    dims = {d.name for d in program.hom.dims}
+    compared = any(
+        isinstance(n, Binary) and n.op == "==" and variables(n) & dims
+        for e in program.hom.scalar.results
+        for n in walk(e)
+    )
+    if not indirect(program) and not compared:
         return set()
     return {b.name for b in program.buffers if isinstance(b.type, ScalarType) and b.type.is_integer}

@@ -17,16 +17,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from certify.terms import Terms
+from certify.terms import Terms, wrapped
 from certify.values import Budget, Env, Index, Traced, alike
 from lifter.loop_nest import Loop, LoopNest, NestStmt
-from lowering.lower import Lowered, Nest, ScanNest
+from lowering.lower import HistogramNest, Lowered, Nest, ScanNest
 from mdh_core.combine import CombineFunction
-from mdh_core.evaluate import Value
+from mdh_core.evaluate import EvaluationError, Value
 from mdh_core.expr import (
     INT64,
     LOGICAL,
     Affine,
+    Assign,
     Binary,
     Call,
     Constraint,
@@ -40,8 +41,10 @@ from mdh_core.expr import (
     Select,
     Stmt,
     Type,
+    Var,
     While,
     as_affine,
+    base_of,
     stmt_exprs,
     variables,
     walk,
@@ -187,11 +190,14 @@ def run_source(nest: LoopNest, run: Run) -> dict[str, Traced]:
     """The nest as plain loops; the outer scalars' final values."""
     ints = run.ints
     shapes = {b.name: shape(b, ints) for b in nest.buffers}
+    computed = _stored_at_computed_positions(nest.body)
 
     def load(name: str, index: Index) -> Traced:
         return run.memory.read((name, shapes[name].position(index)))
 
     def store(name: str, index: Index, x: Traced) -> None:
+        if name in computed and None not in shapes[name].extents and not shapes[name].holds(index):
+            raise EvaluationError(f"{name}{list(index)} is outside")  # undefined: such data do not count
         run.memory.write((name, shapes[name].position(index)), x)
 
     env = run.env(nest.functions, load=load, store=store)
@@ -206,13 +212,29 @@ def _loops(body: Sequence[NestStmt], env: Env) -> None:
         if not isinstance(s, Loop):
             env.run((s,))
             continue
-        low, high = env.integer(s.lower), env.integer(s.upper)
+        low, high = wrapped(env.integer(s.lower), s.type), env.integer(s.upper)
         values = range(low, high, s.step)
         for i in values:
             env.variables[s.iterator] = (i, env.terms.number(i, s.type))
             _loops(s.body, env)
         last = low + len(values) * s.step
         env.variables[s.iterator] = (last, env.terms.number(last, s.type))
+
+
+def _stored_at_computed_positions(body: Sequence[NestStmt | Stmt]) -> set[str]:
+    out: set[str] = set()
+    for s in body:
+        match s:
+            case Assign(target=target) if isinstance(base := base_of(target), Load):
+                if any(as_affine(i) is None or isinstance(i, Var) for i in base.index):
+                    out.add(base.buffer)
+            case Loop(body=inner) | While(body=inner):
+                out |= _stored_at_computed_positions(inner)
+            case If(then=then, other=other):
+                out |= _stored_at_computed_positions((*then, *other))
+            case _:
+                pass
+    return out
 
 
 def run_steps(steps: Sequence[Step], run: Run) -> None:
@@ -301,13 +323,18 @@ class ProgramRun:
 
     def at(self, point: Mapping[str, int]) -> Values:
         """The scalar function's value."""
+        env = self.scalar_env(point)
+        return tuple(env.value(e) for e in self.program.hom.scalar.results)
+
+    def scalar_env(self, point: Mapping[str, int]) -> Env:
+        """Operands and local variables at a point."""
         env, accesses = self.env(point), self.program.inp.accesses
         for a in accesses:
             if not a.conditional:
                 self.now.touched.add(self.cell(a.buffer, a.index, point))
         env.operand = lambda k: self.now.read(self.cell(accesses[k].buffer, accesses[k].index, point))
         env.run(self.program.hom.scalar.body)
-        return tuple(env.value(e) for e in self.program.hom.scalar.results)
+        return env
 
     def combined(self, a: Values, b: Values) -> Values:
         f = self.program.hom.function
@@ -412,6 +439,8 @@ def run_program(program: MdhProgram, run: Run) -> None:
         x = known.at(point)
         values[key] = known.combined(values[key], x) if key in values else x
     scanned = [k for k, d in enumerate(known.kept) if known.kinds[d] == "ps"]
+    # maps are composed from the start on, as the source does: terms know no distributive law
+    commutes = known.function is None or known.function.commutative
 
     def result(position: Mapping[str, int]) -> Values | None:
         key = tuple(position[d] for d in known.kept)
@@ -419,12 +448,16 @@ def run_program(program: MdhProgram, run: Run) -> None:
             return values.get(key)
         ends = [range(key[k] + 1) if k in scanned else (key[k],) for k in range(len(key))]
         found = [values[i] for i in itertools.product(*ends) if i in values]
-        return reduce(known.combined, found) if found else None
+        start = known.initial(position) if found and not commutes else None
+        return reduce(known.combined, found if start is None else [start, *found]) if found else None
 
     written: dict[Where, Traced] = {}
     for s in program.out.stores:
         for position in known.positions(s):
-            for at, y in known.finished(position, result(position), (s,)):
+            whole = result(position)
+            started = whole is not None and not commutes and known.initial(position) is not None
+            finished = known.writes if started else known.finished
+            for at, y in finished(position, whole, (s,)):
                 if at in written and written[at][1] != y[1]:
                     raise Fault(f"two values are stored in {at[0]} at {at[1]}")
                 written[at] = y
@@ -453,6 +486,8 @@ def run_stages(program: MdhProgram, lowered: Lowered, run: Run) -> None:
         known = ProgramRun(stage.program, here, run.memory)
         if isinstance(stage, ScanNest):
             _run_scan(stage, known)
+        elif isinstance(stage, HistogramNest):
+            _run_histogram(stage, known)
         elif all(known.sizes[d] for d in known.kept):
             _run_nest(stage, known)
 
@@ -543,7 +578,7 @@ def _run_scan(scan: ScanNest, known: ProgramRun) -> None:
     everywhere = [s for s in program.out.stores if scan.dim not in s.at_last]
     at_end = [s for s in program.out.stores if scan.dim in s.at_last]
     n = known.sizes[scan.dim]
-    if n == 0 and not at_end:
+    if n == 0 and all(map(known.keeps, at_end)):
         return
     for i in itertools.product(*(range(known.sizes[d]) for d in rows)):
         row = dict(zip(rows, i, strict=True))
@@ -560,6 +595,44 @@ def _run_scan(scan: ScanNest, known: ProgramRun) -> None:
         others = [s for s in at_end if all(d == scan.dim or row[d] == known.sizes[d] - 1 for d in s.at_last)]
         for at, y in known.writes(position, carry, others):
             memory.write(at, y)
+
+
+def _run_histogram(nest: HistogramNest, known: ProgramRun) -> None:
+    """Points that pass all tests, at the cells that the tests name; private cells combined part by part."""
+    if not all(known.sizes.values()):
+        return
+    (store,) = nest.program.out.stores
+    share = -(-known.sizes[nest.dims[0]] // nest.copies) if nest.copies else 1
+    parts: dict[tuple[int, Index], Values] = {}
+    for i in itertools.product(*(range(known.sizes[d]) for d in nest.dims)):
+        known.run.budget.spend()
+        point = dict(zip(nest.dims, i, strict=True))
+        if not all(c.holds({**known.ints, **point}) for c in nest.program.hom.domain):
+            continue
+        env = known.scalar_env(known._padded(point))
+        for test in nest.form.tests:
+            value = env.value(test.value)[0]
+            if test.dim and isinstance(value, int) and 0 <= value < known.sizes[test.dim]:
+                point[test.dim] = value
+            elif test.dim or not value:
+                break
+        else:
+            element = (env.value(nest.form.element),)
+            if nest.copies:
+                key = i[0] // share, tuple(point[d] for d in known.kept)
+                parts[key] = known.combined(parts[key], element) if key in parts else element
+            else:
+                _add(known, store, point, element)
+    for part, cell in sorted(parts):
+        _add(known, store, dict(zip(known.kept, cell, strict=True)), parts[part, cell])
+
+
+def _add(known: ProgramRun, store: Store, position: Mapping[str, int], value: Values) -> None:
+    """Combine into what the cell holds now."""
+    initial = known.initial(position)
+    whole = value if initial is None else known.combined(initial, value)
+    for at, x in known.writes(position, whole, (store,)):
+        known.run.memory.write(at, x)
 
 
 # --------------------------------------------------------------------------- comparing

@@ -130,9 +130,9 @@ class Env:
             return x
         number = _scalar(x[0])
         value = float(number) if new.is_float else c.convert(number, new)
-        if self.terms.nodes[x[1]][0] == "number":
-            return value, self.terms.number(value, new)
         assert isinstance(old, ScalarType)
+        if self._plain(x[1]) and not (old.is_float and new.is_float):
+            return value, self.terms.number(value, new)
         return value, self.terms.cast(x[1], old, new)
 
     def record(self, parts: list[Traced]) -> Traced:
@@ -158,7 +158,8 @@ class Env:
         value = _computed(e, _scalar(x), _scalar(y))
         if e.op in COMPARISONS and x == y and s != t and not (self._plain(s) and self._plain(t)):
             self.terms.ties = True
-        if e.op in COMPARISONS or (self._plain(s) and self._plain(t)):
+        numbers = self._plain(s) and self._plain(t) and not self._exactly(e.op, e.type)
+        if e.op in COMPARISONS or numbers:
             return value, self.terms.number(value, e.type)
         term = self.terms.binary(e.op, s, t, e.type)
         node = self.terms.nodes[term]
@@ -173,7 +174,7 @@ class Env:
             return int(number == 0), self.terms.number(int(number == 0), e.type)
         value: int | float = -number if e.op == "-" else ~int(number)
         value = value if e.type.is_float else wrapped(int(value), e.type)
-        if self._plain(t):
+        if self._plain(t) and not self._exactly(e.op, e.type):
             return value, self.terms.number(value, e.type)
         return value, self.terms.unary(e.op, t, e.type)
 
@@ -188,7 +189,8 @@ class Env:
             value = c.call_function(f, tuple(v for v, _ in args), env)
         else:
             value = c.call_math(e.function, tuple(_scalar(v) for v, _ in args), e.type)
-        if not isinstance(value, tuple) and all(self._plain(t) for _, t in args):
+        numbers = all(self._plain(t) for _, t in args) and not self.terms.folds(e.function)
+        if numbers and not isinstance(value, tuple):
             return value, self.terms.number(value, e.type)
         return value, self.terms.call(e.function, tuple(t for _, t in args), e.type)
 
@@ -204,6 +206,10 @@ class Env:
 
     def _plain(self, t: Term) -> bool:
         return self.terms.nodes[t][0] == "number"
+
+    def _exactly(self, op: str, t: ScalarType) -> bool:
+        """Numbers that may be combined in any order are not rounded in their terms."""
+        return t.is_float and self.terms.reorders(op, t)
 
     # ------------------------------------------------------------------ statements
 

@@ -9,15 +9,12 @@
 
 void exclusive_scan(int n, const uint32_t *count, uint32_t *start)
 {
-    uint32_t run;
+    uint32_t run = 0;
 
 #pragma mdh
-    {
-        run = 0;
-        for (int i = 0; i < n; i++) {
-            start[i] = run;
-            run += count[i];
-        }
+    for (int i = 0; i < n; i++) {
+        start[i] = run;
+        run += count[i];
     }
 }
 

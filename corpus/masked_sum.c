@@ -13,20 +13,18 @@ void masked_sum(int n, int limit, const int *a, const unsigned char *mask, long 
     long sum;
     int low;
 
+    sum = 0;
+    low = INT_MAX;
 #pragma mdh
-    {
-        sum = 0;
-        low = INT_MAX;
-        for (i = 0; i < n; i++) {
-            if (mask[i] && a[i] < limit) {
-                sum += a[i];
-                if (a[i] < low)
-                    low = a[i];
-            }
+    for (i = 0; i < n; i++) {
+        if (mask[i] && a[i] < limit) {
+            sum += a[i];
+            if (a[i] < low)
+                low = a[i];
         }
-        *total = sum;
-        *least = low;
     }
+    *total = sum;
+    *least = low;
 }
 
 static int by_value(const void *a, const void *b)

@@ -9,11 +9,10 @@
 #define B 67
 #endif
 
-void weighted_histogram(size_t ne, size_t nb, const unsigned short *bin, const double *weight, double *hist)
+void weighted_histogram(size_t ne, size_t nb, const unsigned short *bin, const double *weight, double hist[nb])
 {
     size_t e;
 
-    (void)nb;
 #pragma mdh
     for (e = 0; e < ne; e++)
         hist[bin[e]] += weight[e];

@@ -6,6 +6,7 @@ each dimension's index at the place where code is being written.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -286,10 +287,12 @@ def _wrapping(e: Expr, texts: dict[str, str]) -> str | None:
     return f"({t})((unsigned {t}){_atom(texts[e.a.name])} {e.op} (unsigned {t}){_atom(texts[e.b.name])})"
 
 
+_ATOM = re.compile(r"\w+(\[[^][]*\])*")
+
+
 def _atom(text: str) -> str:
     """The text as an operand of any operator."""
-    plain = text.replace("_", "a").replace("[", "a").replace("]", "a")
-    return text if plain.isalnum() else f"({text})"
+    return text if _ATOM.fullmatch(text) else f"({text})"
 
 
 def repeats_right(f: CombineFunction) -> bool:
@@ -345,8 +348,15 @@ class VectorPrinter:
     where that would evaluate what C would not (a guarded load, an integer division).
     """
 
-    def __init__(self, context: Context, vectors: Vectors, results: dict[int, str] | None = None,
-                 variables: dict[str, str] | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        context: Context,
+        vectors: Vectors,
+        results: dict[int, str] | None = None,
+        variables: dict[str, str] | None = None,
+        operands: dict[int, str] | None = None,
+    ) -> None:
+        self.operands = operands or {}  # vectors that are loaded already, by the number of their access
         self.context = context
         self.vectors = vectors
         self.results = results or {}
@@ -358,6 +368,8 @@ class VectorPrinter:
         for n in walk(e):
             match n:
                 case Var(name=name) if name == dim or name in self.variables:
+                    return True
+                case Operand(access=k) if k in self.operands:
                     return True
                 case Operand(access=k):
                     access = self.context.program.inp.accesses[k]
@@ -410,6 +422,8 @@ class VectorPrinter:
                 return self.variables[name]
             case Result(component=c) if c in self.results:
                 return self.results[c]
+            case Operand(access=k) if k in self.operands:
+                return self.operands[k]
             case Operand(access=k, type=t):
                 access = self.context.program.inp.accesses[k]
                 if access.conditional:

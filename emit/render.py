@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 import jinja2
 
 from emit.c_text import affine_text, c_type
+from emit.histogram_text import HistogramText
 from emit.host_text import (
     Leaf,
     Loops,
@@ -29,9 +30,10 @@ from emit.host_text import (
     raw_strides,
 )
 from emit.kernel_text import Allocation, Context, Lines, Names
+from emit.linear_text import LinearText
 from emit.nest_text import NestText
 from emit.scan_text import ScanText
-from lowering.lower import Lowered, Nest, lower, size_name
+from lowering.lower import HistogramNest, Lowered, Nest, is_linear_recurrence, lower, size_name
 from lowering.machine import Machine
 from lowering.parameters import Configuration
 from mdh_core.combine import CC
@@ -145,6 +147,7 @@ def emit_openmp(request: KernelRequest) -> Kernel:
             allocations=memory,
             scalars=[{"name": b.name, "type": _element(b)} for b in scalars],
             body=text.body.rows,
+            keeps=any("MDH_KEEP(" in row for row in text.body.rows),
         )
     )
     call = f"{request.name}({', '.join([*map(_argument, params), *(_address(b, written) for b in buffers)])})"
@@ -207,8 +210,11 @@ class _Body:
                 context = Context(stage.program, self.names)
                 if isinstance(stage, Nest):
                     NestText(stage, context, self.body).write()
+                elif isinstance(stage, HistogramNest):
+                    HistogramText(stage, context, self.body).write()
                 else:
-                    ScanText(stage, context, self.body).write()
+                    scan_text = LinearText if is_linear_recurrence(stage.program) else ScanText
+                    scan_text(stage, context, self.body).write()
                 allocations += context.allocations
         self.body.rows[at:] = _without_dead_constants(self.body.rows[at:])
         self.allocations += [self._for_all_iterations(a, program, loops) for a in allocations]

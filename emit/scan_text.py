@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 
 from emit.c_text import c_type, constant
@@ -15,7 +16,7 @@ from emit.cells_text import all_of, when_stored
 from emit.kernel_text import Allocation, Context, Lines, repeats_right
 from emit.nest_text import NestText
 from lowering.lower import Nest, ScanNest, size_name
-from mdh_core.expr import Call, walk
+from mdh_core.expr import Call, Load, as_affine, walk
 from mdh_core.ir import Store
 
 CHAINS = 4  # blocks of a scan that one thread works on together
@@ -34,8 +35,9 @@ class ScanText:
         self.types = scan.program.component_types
 
     def write(self) -> None:
-        # an empty scan still stores its final value if there is an initial one
-        keeps = self.has_initial and any(self.scan.dim in s.at_last for s in self.program.out.stores)
+        # an empty scan still stores its final value if there is an initial one, read elsewhere
+        final = [s for s in self.program.out.stores if self.scan.dim in s.at_last]
+        keeps = self.has_initial and not all(map(self._is_initial, final))
         dims = [d.name for d in self.program.hom.dims if not (keeps and d.name == self.scan.dim)]
         if any(self.program.dim(d).size.constant == 0 for d in dims):
             return
@@ -56,11 +58,25 @@ class ScanText:
             else:
                 self._blocks(self.scan.block)
 
+    def _is_initial(self, s: Store) -> bool:
+        """Whether a store's cell, where nothing is scanned, would get the value that it has."""
+        initial = None if s.plain is None else self.program.out.initial[s.plain]
+        if not isinstance(initial, Load) or initial.buffer != s.buffer:
+            return False
+        return tuple(map(as_affine, initial.index)) == s.index
+
     def _rows(self, stack: ExitStack) -> None:
         """Loops over the cc dimensions; those in ``rows`` are shared among threads."""
         rows = [d for d in self.program.hom.dims_of("cc") if d.name in self.scan.rows]
         others = [d for d in self.program.hom.dims_of("cc") if d.name not in self.scan.rows]
         self.cells.loops_over((*rows, *others), stack, shared=len(rows))
+
+    def _accumulate(self, carry: list[str], values: list[str]) -> None:
+        self.cells.accumulate(carry, values)
+
+    def _results(self, carry: list[str]) -> dict[int, str]:
+        """The text of each component that stores may mention."""
+        return dict(enumerate(carry))
 
     def _carry(self) -> list[str]:
         """Variables that hold the running value, started from the initial value if there is one."""
@@ -110,13 +126,13 @@ class ScanText:
             if not seeded or len(values) > 1 or repeats_right(function):
                 values = self.cells._named(values)
             if seeded:
-                self.cells.accumulate(carry, values)
+                self._accumulate(carry, values)
             else:
                 with self.out.block(f"if ({v} == {first})"):
                     for c, value in zip(carry, values, strict=True):
                         self.out.add(f"{c} = {value};")
                     self.out.middle("} else {")
-                    self.cells.accumulate(carry, values)
+                    self._accumulate(carry, values)
             if store:
                 self._store(carry, last=False, at=v)
         self.context.at[self.scan.dim] = before
@@ -144,7 +160,7 @@ class ScanText:
         self.context.at[self.scan.dim] = before
 
     def _write(self, stores: tuple[Store, ...], carry: list[str]) -> None:
-        self.context.results = dict(enumerate(carry))
+        self.context.results = self._results(carry)
         writes: list[tuple[str, str]] = []  # condition and value
         for s in stores:
             condition, new = when_stored(self.program, s, s.value)
@@ -164,12 +180,7 @@ class ScanText:
 
     def _blocks(self, block: int) -> None:
         names, n = self.context.names, size_name(self.scan.dim)
-        count, totals = names.new("blocks"), []
-        self.out.add(f"const long {count} = ({n} + {block - 1})/{block};")
-        for t in self.types:
-            name = names.new("total")
-            totals.append(name)
-            self.context.allocations.append(Allocation(name, c_type(t), f"({n}/{block} + 1)"))
+        count, totals = self._block_values(block, ["total"] * len(self.types))
         b = names.new("b")
         parallel = f"#pragma omp parallel for schedule(static) if ({n} > {4 * block})"
         bounds = f"const long start = {b}*{block}, end = start + {block} < {n} ? start + {block} : {n};"
@@ -205,8 +216,35 @@ class ScanText:
         self._store(carry, last=True, at=f"{n} - 1")
         self._scan_blocks(block, count, totals)
 
+    def _block_values(self, block: int, wishes: list[str]) -> tuple[str, list[str]]:
+        """The name of the number of blocks, and arrays with a value of each component per block."""
+        names, n = self.context.names, size_name(self.scan.dim)
+        count = names.new("blocks")
+        self.out.add(f"const long {count} = ({n} + {block - 1})/{block};")
+        arrays = [names.new(wish) for wish in wishes]
+        for name, t in zip(arrays, self.types, strict=True):
+            self.context.allocations.append(Allocation(name, c_type(t), f"({n}/{block} + 1)"))
+        return count, arrays
+
     def _scan_blocks(self, block: int, count: str, totals: list[str]) -> None:
-        """Every block from its carry; ``CHAINS`` whole blocks side by side, as each waits for its sums."""
+        """Every block from its carry."""
+
+        def together(group: str, first: str) -> None:
+            self._side_by_side(block, CHAINS, group, first, totals)
+
+        def alone(b: str) -> None:
+            self._sequence(self._carries(totals, b), "start", "end", "0")
+
+        self._over_blocks(block, count, together, alone)
+
+    def _over_blocks(
+        self, block: int, count: str, together: Callable[[str, str], None], alone: Callable[[str], None]
+    ) -> None:
+        """Blocks on threads, ``CHAINS`` whole ones side by side, as each waits for its sums.
+
+        together  writes the code for whole blocks, given the texts of the first one's number and first point
+        alone     for one block, from ``start`` to ``end``, given the text of its number
+        """
         names, n = self.context.names, size_name(self.scan.dim)
         chains = 1 if self.program.hom.scalar.body else CHAINS
         group = names.new("b")
@@ -216,7 +254,7 @@ class ScanText:
                 first = names.new("first")
                 self.out.add(f"const long {first} = {group}*{block};")
                 with self.out.block(f"if ({first} + {chains * block} <= {n})"):
-                    self._side_by_side(block, chains, group, first, totals)
+                    together(group, first)
                     self.out.add("continue;")
             b = names.new("b")
             last = names.new("last")
@@ -225,8 +263,7 @@ class ScanText:
                 self.out.add(
                     f"const long start = {b}*{block}, end = start + {block} < {n} ? start + {block} : {n};"
                 )
-                carry = self._carries(totals, b)
-                self._sequence(carry, "start", "end", "0")
+                alone(b)
 
     def _carries(self, totals: list[str], b: str) -> list[str]:
         carry = [self.context.names.new("carry") for _ in self.types]
@@ -251,8 +288,8 @@ class ScanText:
                         for c, value in zip(carry, values, strict=True):
                             self.out.add(f"{c} = {value};")
                         self.out.middle("} else {")
-                        self.cells.accumulate(carry, values)
+                        self._accumulate(carry, values)
                 else:
-                    self.cells.accumulate(carry, values)
+                    self._accumulate(carry, values)
                 self._store(carry, last=False, at=at)
         self.context.at[self.scan.dim] = before

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from emit.c_text import c_type, constant
 from emit.kernel_text import NotVector, VectorPrinter, Vectors, repeats_right
+from emit.sliding_text import sliding, write_sliding
 from lowering.domains import Rows
 from lowering.lower import Loop
 from mdh_core.expr import (
@@ -393,12 +394,27 @@ class Tile:
         reduced = [x for x in self.inner[k:] if x.dim not in self.n.concatenated]
         return self.n._whole_condition(reduced)
 
+    def _constant_loop(self, loop: Loop, stack: ExitStack) -> str:
+        """A loop over all parts of a reduced dimension; its counter."""
+        v = self.context.names.new(f"{loop.dim}_r")
+        start = self.context.at[loop.dim]
+        if loop.role == "unrolled":
+            self.out.add(f"#pragma GCC unroll {loop.count}")
+        stack.enter_context(self.out.block(f"for (long {v} = 0; {v} < {loop.count}; {v}++)"))
+        offset = v if loop.size == 1 else f"{loop.size}*{v}"
+        self.context.at[loop.dim] = offset if start == "0" else f"{start} + {offset}"
+        return v
+
     def _tile_loops(self, k: int, whole: bool) -> None:
         if k == len(self.inner):
             self._point()
             return
         loop = self.inner[k]
         tile = max(self.n.nest.tile - self.n.scope, 0)
+        shared = sliding(self, k) if whole and self.full and k == tile else None
+        if shared is not None:
+            write_sliding(self, k, shared)
+            return
         with ExitStack() as stack:
             saved_at, saved_counters = dict(self.context.at), dict(self.counters)
             stack.callback(self._restore, saved_at, saved_counters)
@@ -410,13 +426,7 @@ class Tile:
             elif loop is self.lanes and whole:
                 self._vector_loop(stack)
             elif whole and k >= tile and loop.count is not None:
-                v = self.context.names.new(f"{loop.dim}_r")
-                start = self.context.at[loop.dim]
-                if loop.role == "unrolled":
-                    self.out.add(f"#pragma GCC unroll {loop.count}")
-                stack.enter_context(self.out.block(f"for (long {v} = 0; {v} < {loop.count}; {v}++)"))
-                offset = v if loop.size == 1 else f"{loop.size}*{v}"
-                self.context.at[loop.dim] = offset if start == "0" else f"{start} + {offset}"
+                self._constant_loop(loop, stack)
             else:
                 self._clipped_loop(loop, stack, self.inner[k + 1 :])
             in_scalar_tail = self.reduces_lanes and not whole and k >= tile
@@ -439,9 +449,10 @@ class Tile:
         assert self.vectors is not None and self.lanes is not None
         return self.vectors.lanes in self.context.at[self.lanes.dim]
 
-    def _vector_point(self) -> None:
+    def _vector_point(self, operands: dict[int, str] | None = None) -> None:
+        """``operands``: vectors that are loaded already, by the number of their access."""
         assert self.vectors is not None
-        printer = VectorPrinter(self.context, self.vectors)
+        printer = VectorPrinter(self.context, self.vectors, operands=operands)
         for name, t, value in named_values(self.n.program.hom.scalar.body):
             if printer.varies(value):
                 self.out.add(f"const {self.vectors.type(t)} {name} = {printer.vector(value)};")

@@ -33,6 +33,8 @@ class Found:
     text: str
     offsets: tuple[int, ...]
     word: str = "mdh"  # or "scop", "omp", "acc"
+    end: int = -1  # of a region of several statements: the token of its `endscop`
+    parts: tuple[Found, ...] = ()  # directives for its loops and blocks
 
 
 def find_directives(positions: Positions, accept: Collection[str] = ()) -> list[Found]:
@@ -60,7 +62,7 @@ def find_directives(positions: Positions, accept: Collection[str] = ()) -> list[
 
 
 def _region(positions: Positions, begin: Found) -> list[Found]:
-    """One directive for each loop or block of ``#pragma scop ... #pragma endscop``."""
+    """``#pragma scop ... #pragma endscop``: one directive, for a loop, a block, or a list of statements."""
     stream = positions.stream
     end = next(
         (k for k in range(begin.token + 1, len(stream))
@@ -73,7 +75,7 @@ def _region(positions: Positions, begin: Found) -> list[Found]:
         Token("directive" if t.kind == "pragma" else t.kind, k, k + 1, t.text.encode("latin-1"))
         for k, t in enumerate(stream[:end])
     ]
-    out, k = [], begin.token + 1
+    out, k, statements = [], begin.token + 1, 0
     while k < end:
         stop = statement_end(words, k)
         first = next((j for j in range(k, end) if stream[j].kind != "pragma"), end)
@@ -82,7 +84,8 @@ def _region(positions: Positions, begin: Found) -> list[Found]:
         if stream[first].text in ("for", "{"):
             out.append(replace(begin, token=first - 1))
         k = stop
-    return out or nothing
+        statements += 1
+    return out if statements == len(out) == 1 else [replace(begin, end=end, parts=tuple(out or nothing))]
 
 
 def _argument(stream: list[Token], k: int) -> Token | None:

@@ -6,6 +6,9 @@
 Both texts are preprocessed.  The tokens around the hole must be the same in both, and the tokens
 that went into it must be one statement.  A loop that a macro begins, or an ``#if`` that cuts
 through the nest, fails one of the two.
+
+Nests of which none can change what is behind it, as they hold no preprocessor lines, are tried all at once;
+one by one only where that fails.
 """
 
 from __future__ import annotations
@@ -46,9 +49,13 @@ def preprocessed(text: bytes) -> Preprocessed:
 
 
 def hole_test(
-    source: SourceFile, command: CompileCommand, whole: Preprocessed, span: Span, first: int
-) -> Diagnostic | None:
-    """MDH005 unless the bytes ``span`` are the statement that starts at token ``first``."""
+    source: SourceFile, command: CompileCommand, whole: Preprocessed, span: Span, first: int,
+    last: int | None = None,
+) -> Diagnostic | None:  # fmt: skip
+    """MDH005 unless the bytes ``span`` are the statement that starts at token ``first``.
+
+    ``last``: of several statements, the index after their last token.
+    """
     removed = source.data[span.start : span.end]
     filler = f"{HOLE};".encode() + b"\n" * removed.count(b"\n")
     try:
@@ -68,9 +75,46 @@ def hole_test(
     around = _equal(whole.stream[low:first], holed[:at]) and _equal(whole.stream[end:high], holed[at + 2 :])
     if low + at != first or end <= first or not around:
         return _failed(source, span, "taking it out changes the code around it")
-    if statement_end(whole.tokens, first) != end:
+    if (statement_end(whole.tokens, first) if last is None else last) != end:
         return _failed(source, span, "a macro hides a part of the loop")
     return None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a statement is: its bytes, the token at which it starts."""
+
+    span: Span
+    first: int
+
+
+def all_exact(
+    source: SourceFile, command: CompileCommand, whole: Preprocessed, places: Sequence[Place]
+) -> bool:
+    """Do nests that do not overlap, in order, pass the hole test at the same time?"""
+    parts, at = [], 0
+    for place in places:
+        lines = source.data.count(b"\n", place.span.start, place.span.end)
+        parts += [source.data[at : place.span.start], f"{HOLE};".encode(), b"\n" * lines]
+        at = place.span.end
+    try:
+        text = preprocess(source, command, b"".join([*parts, source.data[at:]]))
+    except Refusal:
+        return False
+    same = _common_lines(whole.text, text)
+    k = bisect_left(whole.stream, same, key=lambda t: t.at)
+    tokens, expected = iter(pre_tokens(text[same:])), iter(places)
+    for token in tokens:
+        if token.text == HOLE:
+            nest, end = next(expected, None), statement_end(whole.tokens, k)
+            if nest is None or nest.first != k or end is None or next(tokens, token).text != ";":
+                return False
+            k = end
+        elif k < len(whole.stream) and _equal([token], whole.stream[k : k + 1]):
+            k += 1
+        else:
+            return False
+    return k == len(whole.stream) and next(expected, None) is None
 
 
 def _common_lines(a: bytes, b: bytes) -> int:

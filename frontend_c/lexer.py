@@ -136,6 +136,16 @@ def statement_end(stream: Sequence[Token], k: int) -> int | None:
     return _simple_end(stream, k)
 
 
+def is_statement_list(stream: Sequence[Token], k: int, end: int) -> bool:
+    """Are tokens ``[k, end)`` statements, one after the other?"""
+    while k < end:
+        stop = statement_end(stream, k)
+        if stop is None or stop > end:
+            return False
+        k = stop
+    return True
+
+
 def _after(k: int | None) -> int | None:
     return None if k is None else k + 1
 

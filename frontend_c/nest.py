@@ -667,6 +667,15 @@ class NestReader(Statements):
         limit = Const(0, INT32) if h.bound is None else self.convert(h.bound)
         assert isinstance(limit.type, ScalarType)
         compared = common(t, limit.type)
+        first = self._first(h, node) if h.lower is None else self.convert(h.lower)
+        for e, new, where in ((limit, compared, place), (first, t, node)):
+            assert isinstance(e.type, ScalarType)
+            if new.is_signed and e.type.bits < new.bits and _wraps(e) and not self.never_negative(e):
+                raise refuse(
+                    "MDH210", "a bound that may be negative is computed as an unsigned number",
+                    self.span(where) if where is place else self.context.head(node),
+                    help="use signed integers for the iterator and its bounds",
+                )  # fmt: skip
         if h.op == ">=" and not compared.is_signed:
             least = -h.step if not h.late else 1
             if not isinstance(limit, Const) or int(limit.value) < least or h.offset:
@@ -675,8 +684,7 @@ class NestReader(Statements):
                     help="count upwards, or use a signed iterator",
                 )  # fmt: skip
         if not compared.is_signed:
-            start = self._first(h, node) if h.lower is None else self.convert(h.lower)
-            for e, signed, where in ((limit, limit.type.is_signed, place), (start, t.is_signed, node)):
+            for e, signed, where in ((limit, limit.type.is_signed, place), (first, t.is_signed, node)):
                 if (signed or _wraps(e)) and not self.never_negative(e):
                     raise refuse(
                         "MDH210", "a bound that may be negative is compared as an unsigned number",

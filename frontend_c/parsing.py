@@ -371,11 +371,13 @@ def first_token(node: Node) -> int | None:
 
 
 def walk_nodes(node: Node) -> Iterator[Node]:
-    """The node and all below it."""
-    yield node
-    for _, child in node.children():
-        if child is not None:  # an item that the parser left out
-            yield from walk_nodes(child)
+    """The node and all below it, each before what is in it."""
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        yield one
+        # None: an item that the parser left out
+        waiting += [child for _, child in reversed(one.children()) if child is not None]
 
 
 def c_text(node: Node) -> str:

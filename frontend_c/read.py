@@ -8,21 +8,25 @@ Bad input never raises: what cannot be read is in the result, with the smallest 
 from __future__ import annotations
 
 import platform
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+import re
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 
 from frontend_c.c_types import Types
 from frontend_c.directives import MDH, Found, find_directives
 from frontend_c.expressions import Context
 from frontend_c.functions import Functions, parameters, why_not_combine
-from frontend_c.hole import hole_test, preprocessed
-from frontend_c.lexer import statement_end
+from frontend_c.hole import Place, all_exact, hole_test, preprocessed
+from frontend_c.lexer import Token, is_statement_list, statement_end
 from frontend_c.nest import ByMemory, Enclosing, NestReader, Result
 from frontend_c.parsing import Chunk, Node, Unit, UnparsedError, c_ast, first_token, walk_nodes
 from frontend_c.positions import Positions
 from frontend_c.preprocess import CompileCommand, analysis_flags, preprocess
-from frontend_c.scopes import local_types, surroundings
+from frontend_c.scopes import Variable, local_types, replaced, surroundings
+from frontend_c.teams import around, in_the_way, own_variables, pragma_at, region_of
 from frontend_c.tracking import Untracked
 from lifter.annotations import BUILTIN_OPERATORS, Claim, Directive, parse_claim, parse_directive
 from lifter.loop_nest import LoopNest
@@ -43,9 +47,12 @@ class Refused:
 
 @dataclass(frozen=True)
 class ReadResult:
+    """``parts``: for a nest of several statements, by its name, what there is if it does not lift."""
+
     nests: tuple[LoopNest, ...] = ()
     refused: tuple[Refused, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()  # what belongs to no nest
+    parts: Mapping[str, tuple[LoopNest | Refused, ...]] = field(default_factory=dict)
 
 
 def read(source: SourceFile, command: CompileCommand, accept: Collection[str] = ()) -> ReadResult:
@@ -63,11 +70,23 @@ def read(source: SourceFile, command: CompileCommand, accept: Collection[str] = 
         return ReadResult(diagnostics=(*notes, none))
     results = reader.read_all()
     nests = tuple(r for r in results if isinstance(r, LoopNest))
-    return ReadResult(nests, tuple(r for r in results if isinstance(r, Refused)), notes)
+    return ReadResult(nests, tuple(r for r in results if isinstance(r, Refused)), notes, reader.parts)
 
 
-def _with_claim(nest: LoopNest, claim: Claim) -> LoopNest:
+def _with_claim(nest: LoopNest | Refused, claim: Claim) -> LoopNest | Refused:
+    """The nest with a claim, if it is about a loop in it."""
+    if not isinstance(nest, LoopNest) or not nest.span.start <= claim.at < nest.span.end:
+        return nest
     return replace(nest, directive=replace(nest.directive, claims=(*nest.directive.claims, claim)))
+
+
+def apart(part: LoopNest | Refused, reasons: Sequence[Diagnostic]) -> LoopNest | Refused:
+    """A loop of a region that is not one nest for these reasons, with a remark that says so."""
+    why = next((d for d in reasons if d.severity == "error"), None)
+    if why is None or not isinstance(part, LoopNest):
+        return part
+    remark = Diagnostic("MDH105", f"region is not one nest: {why.message}", span=why.span)
+    return replace(part, remarks=(*part.remarks, remark))
 
 
 def _placed(d: Diagnostic, source: SourceFile) -> Diagnostic:
@@ -89,13 +108,46 @@ class _FileReader:
         self.functions = Functions(self.context)
         self.ordinals: dict[str, int] = {}
         self.labels: set[str] = set()
+        self.parts: dict[str, tuple[LoopNest | Refused, ...]] = {}
         self.taken = -1  # token at which the last nest ends
+        self.visible: Mapping[str, Variable] = {}  # what is declared around it
+
+    @cached_property
+    def exact(self) -> frozenset[Span]:
+        """Nests that passed the hole test together; others have to pass it one by one."""
+        places: list[Place] = []
+        for directive in sorted(self.directives, key=lambda d: d.token):
+            first = self.after_pragmas(directive.token + 1)
+            found = self.original_statement(first) if not directive.parts else None
+            if found is None or (places and found[1].start < places[-1].span.end):
+                continue
+            tokens, span = found
+            if not any(t.kind == "directive" or t.text in (b"_Pragma", b"__COUNTER__") for t in tokens):
+                places.append(Place(span, first))
+        together = len(places) > 1 and all_exact(self.source, self.command, self.whole, places)
+        return frozenset(p.span for p in places) if together else frozenset()
+
+    def after_pragmas(self, k: int) -> int:
+        """The first token from ``k`` on that is no pragma of another tool."""
+        stream = self.stream
+        while k < len(stream) and stream[k].kind == "pragma" and not MDH.match(stream[k].text):
+            k += 1
+        return k
+
+    def original_statement(self, first: int) -> tuple[Sequence[Token], Span] | None:
+        """Tokens and bytes of the statement that starts at a preprocessed token, or None."""
+        original = self.positions.original
+        begin = self.positions.original_index(first)
+        stop = None if begin is None else statement_end(original, begin)
+        if begin is None or stop is None:
+            return None
+        return original[begin:stop], Span(original[begin].start, original[stop - 1].end)
 
     def read_all(self) -> list[LoopNest | Refused]:
         """The nests of all directives, with what directives of other languages in them claim."""
         results: list[LoopNest | Refused] = []
         for found in self.directives:
-            claim, problem = None, None
+            claim, kind, problem = None, "", None
             if found.word in ("omp", "acc"):
                 claim, kind, problems = parse_claim(
                     found.word, found.text, found.offsets, self._loop_at(found)
@@ -104,19 +156,31 @@ class _FileReader:
                     continue
                 claim = replace(claim, span=found.span)
                 if found.token < self.taken:
-                    if isinstance(results[-1], LoopNest):
-                        results[-1] = _with_claim(results[-1], claim)
+                    claim = self._in_team(claim, kind, found)
+                    results = [_with_claim(r, claim) for r in results]
+                    for name, parts in self.parts.items():
+                        self.parts[name] = tuple(_with_claim(p, claim) for p in parts)
                     continue
-                if kind == "inside":
-                    what = f"`{found.word}{found.text.rstrip()}` shares a loop among threads that run already"
-                    advice = "use `omp parallel for`" if found.word == "omp" else "use `acc parallel loop`"
-                    problem = Diagnostic("MDH414", what, span=found.span, help=advice)
-                problem = problem or next(iter(problems), None)
+                problem = next(iter(problems), None)
+            if found.parts:
+                results += self.read_region(found)
+                continue
             one = self.read(found, problem)
-            if claim is not None and isinstance(one, LoopNest):
-                one = _with_claim(one, claim)
-            results.append(one)
+            results.append(one if claim is None else _with_claim(one, self._in_team(claim, kind, found)))
         return results
+
+    def _in_team(self, claim: Claim, kind: str, found: Found) -> Claim:
+        """The claim with what the threads that meet it have of their own: all that the parallel region
+        declares, or, where that is not to be seen, all that belongs to the function."""
+        chunk = self._chunk(found.token)
+        if kind != "inside" or chunk is None:
+            return claim
+        region = region_of(around(self.stream, self.whole.tokens, chunk.start, found.token))
+        since = chunk.start if region is None else region.token
+        own = {v.name for v in self.visible.values() if v.storage in ("param", "local") and v.order > since}
+        if region is not None:
+            own |= own_variables(region)
+        return replace(claim, own=tuple(sorted(own)))
 
     def _loop_at(self, found: Found) -> int:
         """Offset of the first token after a directive and other pragmas, or -1."""
@@ -141,6 +205,27 @@ class _FileReader:
         one = _One(
             self, found, chunk, function, directive.label or str(ordinal), name, directive, list(problems)
         )
+        return self._result(one)
+
+    def read_region(self, found: Found) -> list[LoopNest | Refused]:
+        """The nest that a region of several statements is, or else those of its loops.
+
+        It bears the name of the first of these, and names of later nests count all of them.
+        """
+        chunk = self._chunk(found.token)
+        function = chunk.name if chunk else "?"
+        label, taken = str(self.ordinals.get(function, 0)), self.taken
+        parts = tuple(self.read(part) for part in found.parts)
+        taken, self.taken = self.taken, taken
+        name = f"{self.source.path}::{function}::{label}"
+        whole = self._result(_Region(self, found, chunk, function, label, name, Directive(), []))
+        if isinstance(whole, LoopNest):
+            self.parts[name] = parts
+            return [whole]
+        self.taken = taken
+        return [apart(part, whole.diagnostics) for part in parts]
+
+    def _result(self, one: _One) -> LoopNest | Refused:
         try:
             nest = one.read()
         except Refusal as refusal:
@@ -149,7 +234,7 @@ class _FileReader:
             one.problems.append(Diagnostic("MDH003", "expressions are nested too deeply", span=one.span))
         if one.problems:
             placed = dict.fromkeys(_placed(d, self.source) for d in one.problems)
-            return Refused(name, one.span, tuple(placed))
+            return Refused(one.name, one.span, tuple(placed))
         return nest
 
     def _chunk(self, token: int) -> Chunk | None:
@@ -177,6 +262,7 @@ class _One:
         definition, nest = self._parsed(first, last)
         self._check_operators()
         enclosing = self._enclosing(definition, nest, last)
+        self.file.visible = enclosing.around.variables
         types = Types(
             self.file.unit, self.file.context.types.signed_char, local_types([*enclosing.around.scopes, nest])
         )
@@ -192,6 +278,7 @@ class _One:
             self.name, self.function, self.label, params, buffers, scalars, statements,
             self.file.functions.closure([*reader.called, *named]), directive, self.file.source.path,
             self.span, NO_SPAN if self.found.word == "scop" else self.found.span, self._function_span(),
+            self.found.end >= 0, self._remarks(first, last),
         )  # fmt: skip
 
     def _nest(self, context: Context, enclosing: Enclosing, nest: Node) -> tuple[NestReader, Result]:
@@ -213,14 +300,24 @@ class _One:
                 assert not more.paths & by_memory
                 by_memory |= more.paths
 
+    def _remarks(self, first: int, end: int) -> tuple[Diagnostic, ...]:
+        """MDH414 where a call cannot stand in place of the nest."""
+        assert self.chunk is not None
+        file = self.file
+        alone = self.found.word == "scop" and self.found.end < 0
+        below = first if alone else self.found.token  # from here on, pragmas stay with the nest
+        found = in_the_way(file.stream, file.whole.tokens, self.chunk.start, below, (first, end))
+        if found is None:
+            return ()
+        span = file.positions.source.line_span(file.stream[found.token].line)
+        return (Diagnostic("MDH414", found.message, span=span, help=found.help),)
+
     # ------------------------------------------------------------------ where it is
 
     def _statement(self) -> tuple[int, int]:
         """Tokens of the nest, ``[first, end)``; MDH004 where there is none."""
         stream = self.file.stream
-        first = self.found.token + 1
-        while first < len(stream) and stream[first].kind == "pragma" and not MDH.match(stream[first].text):
-            first += 1  # a pragma of another tool that belongs to the loop
+        first = self.file.after_pragmas(self.found.token + 1)
         text = stream[first].text if first < len(stream) and stream[first].kind != "pragma" else ""
         if self.chunk is None or text not in ("for", "{"):
             raise refuse(
@@ -246,15 +343,16 @@ class _One:
     def _bytes(self, first: int, end: int) -> Span:
         """The bytes of the nest, checked by the hole test."""
         positions = self.file.positions
-        begin = positions.original_index(first)
-        stop = None if begin is None else statement_end(positions.original, begin)
-        if begin is None or stop is None:
+        found = self.file.original_statement(first)
+        if found is None:
             place = positions.span(first, first) or self.found.span
             raise refuse(
                 "MDH005", "nest has no exact place in the file: a macro hides a part of the loop", place,
                 help="write the `for` and its braces out",
             )  # fmt: skip
-        span = Span(positions.original[begin].start, positions.original[stop - 1].end)
+        span = found[1]
+        if span in self.file.exact:
+            return span
         problem = hole_test(self.file.source, self.file.command, self.file.whole, span, first)
         if problem is not None:
             raise Refusal(problem)
@@ -262,6 +360,13 @@ class _One:
 
     def _parsed(self, first: int, end: int) -> tuple[Node, Node]:
         """The function's definition and the nest's statement; MDH003 where they do not parse."""
+        definition = self._definition(first, end)
+        for node in walk_nodes(definition):
+            if isinstance(node, c_ast.For | c_ast.Compound) and first_token(node) == first:
+                return definition, node
+        raise refuse("MDH003", f"function `{self.function}` cannot be parsed", self._head())
+
+    def _definition(self, first: int, end: int) -> Node:
         assert self.chunk is not None
         tree = self.file.unit.tree(self.chunk)
         if tree is None:
@@ -272,10 +377,9 @@ class _One:
             if (begin < end and first < stop) or (begin < first and names & self._declared(begin, stop)):
                 raise self._unparsed(failure)
         definition = next((n for n in tree.ext if isinstance(n, c_ast.FuncDef)), None)
-        for node in walk_nodes(definition) if definition is not None else ():
-            if isinstance(node, c_ast.For | c_ast.Compound) and first_token(node) == first:
-                return definition, node
-        raise refuse("MDH003", f"function `{self.function}` cannot be parsed", self._head())
+        if definition is None:
+            raise refuse("MDH003", f"function `{self.function}` cannot be parsed", self._head())
+        return definition
 
     def _unparsed(self, failure: UnparsedError) -> Refusal:
         return refuse(
@@ -320,7 +424,7 @@ class _One:
         positions = self.file.positions
         span = positions.span(self.chunk.start, self.chunk.end - 1)
         tokens = positions.original
-        k = next(n for n, t in enumerate(tokens) if t.start >= span.start)
+        k = bisect_left(tokens, span.start, key=lambda t: t.start)
         while k and tokens[k - 1].kind != "directive" and tokens[k - 1].text not in (b";", b"}"):
             k -= 1
         return Span(tokens[k].start, span.end)
@@ -346,6 +450,85 @@ class _One:
             what = f"`{name}` is no combine function: {why}"
             return [Diagnostic("MDH406", what, span=span, help=shapes)]
         return []
+
+
+@dataclass(eq=False)
+class _Region(_One):
+    """The statements of ``#pragma scop ... #pragma endscop``, read as if they stood in a block."""
+
+    def _statement(self) -> tuple[int, int]:
+        stream = self.file.stream
+        first, end = self.found.token + 1, self.found.end
+        while end > first and stream[end - 1].kind == "pragma":
+            end -= 1
+        above = self.found.token - 1
+        while above >= 0 and stream[above].kind == "pragma" and pragma_at(stream, above) is None:
+            above -= 1
+        # after anything else, the first statement alone is the body of an `if`, a loop or a directive
+        apart = above >= 0 and stream[above].kind == "punct" and stream[above].text in (";", "{", "}")
+        if self.chunk is None or not apart or not is_statement_list(self.file.whole.tokens, first, end):
+            raise refuse("MDH004", "the region is no list of statements", self.found.span)
+        if first < self.file.taken:
+            raise refuse("MDH004", "directive inside another nest", self.found.span)
+        self.file.taken = end
+        return first, end
+
+    def _bytes(self, first: int, end: int) -> Span:
+        """From after the one directive up to the other, without what braces around it must not hold."""
+        original = self.file.positions.original
+        begin = next((k for k, t in enumerate(original) if t.start >= self.found.span.end), len(original))
+        stop = next((k for k in range(begin, len(original)) if _ENDSCOP.match(original[k].text)), begin)
+        while stop > begin and original[stop - 1].kind == "directive":
+            stop -= 1
+        lines = [t.text for t in original[begin:stop] if t.kind == "directive"]
+        if begin == stop or not is_statement_list(original, begin, stop) or not all(map(_harmless, lines)):
+            raise refuse("MDH005", "region has no exact place in the file", self.found.span)
+        span = Span(original[begin].start, original[stop - 1].end)
+        problem = hole_test(self.file.source, self.file.command, self.file.whole, span, first, end)
+        if problem is not None:
+            raise Refusal(problem)
+        return span
+
+    def _parsed(self, first: int, end: int) -> tuple[Node, Node]:
+        """The definition with the statements of the region in a block, and that block."""
+        definition = self._definition(first, end)
+        for parent in walk_nodes(definition):
+            items = (parent.block_items or []) if isinstance(parent, c_ast.Compound) else []
+            here = [k for k, item in enumerate(items) if first <= (first_token(item) or 0) < end]
+            if here and (first_token(parent) or 0) < first:
+                inside = items[here[0] : here[-1] + 1]
+                self._check_declarations(inside, end)
+                block = c_ast.Compound(inside, inside[0].coord)
+                around = c_ast.Compound([*items[: here[0]], block, *items[here[-1] + 1 :]], parent.coord)
+                return replaced(definition, parent, around), block
+        raise refuse("MDH003", f"function `{self.function}` cannot be parsed", self._head())
+
+    def _check_declarations(self, items: Sequence[Node], end: int) -> None:
+        """Braces must not hide a declaration from what comes after the region."""
+        assert self.chunk is not None
+        rest = self.file.stream[end : self.chunk.end]
+        after = {word for t in rest if t.kind in ("id", "pragma") for word in _WORD.findall(t.text)}
+        for item in items:
+            if not isinstance(item, c_ast.Decl | c_ast.Typedef):
+                continue
+            at = first_token(item) or 0
+            for n in walk_nodes(item):
+                if getattr(n, "name", None) in after and isinstance(n, _DECLARES):
+                    raise refuse(
+                        "MDH006", f"`{n.name}` is declared in it and used after it",
+                        self.file.positions.span(at, at),
+                        help="declare it before the region",
+                    )  # fmt: skip
+
+
+_ENDSCOP = re.compile(rb"#\s*pragma\s+endscop\b")
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_DECLARES = (c_ast.Decl, c_ast.Typedef, c_ast.Struct, c_ast.Union, c_ast.Enum, c_ast.Enumerator)
+
+
+def _harmless(line: bytes) -> bool:
+    """Is a preprocessor line a pragma?  Braces that are generated on both sides of others might not match."""
+    return re.match(rb"#\s*pragma\b", line) is not None
 
 
 _ASM = ("asm", "__asm__", "__asm", "if", "for", "while", "do", "switch", "return", "goto", "case", "default")

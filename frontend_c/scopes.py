@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -48,6 +49,20 @@ def surroundings(function: Node, params: Sequence[Node], nest: Node) -> Surround
         for item in _before(parent, child):
             _note(item, around)
     return around
+
+
+def replaced(tree: Node, target: Node, new: Node) -> Node:
+    """A copy of the tree with ``new`` in place of a node; whatever is not above that is shared."""
+    for parent in reversed((_path(tree, target) or [])[:-1]):
+        copied = copy(parent)
+        for slot in (s for s in parent.__slots__ if s not in ("coord", "__weakref__")):
+            value = getattr(parent, slot)
+            if value is target:
+                setattr(copied, slot, new)
+            elif isinstance(value, list):
+                setattr(copied, slot, [new if item is target else item for item in value])
+        target, new = parent, copied
+    return new
 
 
 def _path(node: Node, target: Node) -> list[Node] | None:

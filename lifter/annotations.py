@@ -54,6 +54,7 @@ class Claim:
     reductions: tuple[tuple[str, str, Span], ...] = ()  # operator, variable, place
     private: tuple[str, ...] = ()  # variables of which each iteration or thread has its own
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
+    own: tuple[str, ...] = ()  # those of which the threads that share the loop may have their own anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,7 +401,7 @@ def parse_claim(
     while (found := _WORD.match(text, position)) and not text[found.end() :].lstrip().startswith("("):
         words.append(found[1])
         position = found.end()
-    kind = _kind(language, words)
+    kind = kind_of_directive(language, words)
     if kind == "other":
         return None, kind, ()
     loops, private = 1, list[str]()
@@ -428,13 +429,14 @@ def parse_claim(
     return claim, kind, tuple(reader.problems)
 
 
-def _kind(language: str, words: Sequence[str]) -> str:
+def kind_of_directive(language: str, words: Sequence[str]) -> str:
+    """Of the first words of a directive: "", "other" or "inside", as ``parse_claim`` says."""
     if language == "acc":
         if "loop" in words and ("parallel" in words or "kernels" in words or "serial" in words):
             return ""
         return "inside" if words[:1] == ["loop"] else "" if words[:1] == ["kernels"] else "other"
     if "for" in words or "loop" in words:
-        return "" if "parallel" in words else "inside"
+        return "" if {"parallel", "teams"} & set(words) and words[0] != "distribute" else "inside"
     return "" if words[:1] == ["simd"] else "other"
 
 

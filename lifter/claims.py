@@ -26,8 +26,11 @@ _DEPENDENCES = ("MDH207", "MDH208", "MDH213")
 
 
 def checked(lifted: LiftedNest) -> LiftedNest:
-    """The same, refused if a claim is wrong."""
+    """The same with the frontend's remarks, refused if a claim is wrong."""
     nest = lifted.nest
+    if nest.remarks:
+        placed = tuple(replace(d, file=nest.file) for d in nest.remarks)
+        lifted = replace(lifted, diagnostics=(*placed, *lifted.diagnostics))
     found = [replace(d, file=nest.file) for claim in nest.directive.claims for d in _problems(lifted, claim)]
     if not found:
         return lifted
@@ -67,18 +70,33 @@ def _problems(lifted: LiftedNest, claim: Claim) -> Iterator[Diagnostic]:
             for d in lifted.diagnostics if d.code in _DEPENDENCES and _inside(d, loops)
         )  # fmt: skip
         return
-    names = {x.iterator for x in loops}
+    names = _dimensions(loops)
+    stored = _stored_around(lifted.nest, loops[0])
     for step in _every(lifted.program):
-        if isinstance(step, HostLoop) and step.iterator in names:
+        if isinstance(step, HostLoop) and step.span in [x.span for x in loops]:
             why = f" ({step.reason})" if step.reason else ""
             yield Diagnostic(
                 "MDH412", f"the iterations of `{step.source_name}` are not independent{why}", span=claim.span,
                 related=(Related(step.span, "this loop runs in order"),) if step.span else (),
                 help="remove the directive, or the dependence",
             )  # fmt: skip
-        elif isinstance(step, MdhProgram):
+        elif isinstance(step, MdhProgram) and any(s.buffer in stored for s in step.out.stores):
             yield from _operators(step, claim, names, _locals(lifted.nest.body))
     yield from _idle_clauses(lifted, claim)
+
+
+def _dimensions(loops: Sequence[Loop]) -> set[str]:
+    """What dimensions that these loops have become may be called."""
+    return {name for x in loops for name in (x.iterator, shown_name(x))}
+
+
+def _stored_around(nest: LoopNest, loop: Loop) -> set[str]:
+    """What is written by the statement of the nest that a loop is a part of.
+
+    Dimensions bear the names in the source, so that of two loops over `i`, one after the other, what is
+    stored tells which one a program is about.
+    """
+    return next((_written((s,)) for s in nest.body if any(x is loop for x in loops_in((s,)))), set())
 
 
 def _every(steps: Sequence[Step]) -> Iterator[Step]:
@@ -112,7 +130,7 @@ def _operators(p: MdhProgram, claim: Claim, names: set[str], local: set[str]) ->
                 continue
             operator = _operator(op.function.name, s)
             stated = clauses.get(s.buffer)
-            if stated is None and operator in inner:
+            if stated is None and (operator in inner or s.buffer in claim.own):
                 continue
             if stated is None:
                 yield Diagnostic(
@@ -160,8 +178,8 @@ def _shared(lifted: LiftedNest, claim: Claim, loops: Sequence[Loop]) -> Iterator
     """OpenMP: variables declared before the loop that all threads write; in OpenACC each has its own."""
     if claim.language != "omp":
         return
-    own = {*claim.private, *(variable for _, variable, _ in claim.reductions)}
-    names = {x.iterator for x in loops}
+    own = {*claim.private, *claim.own, *(variable for _, variable, _ in claim.reductions)}
+    names = _dimensions(loops)
     reduced = {
         s.buffer for p in lifted.programs for s in p.out.stores
         if any(d.name in names for d in p.hom.dims_of("pw", "ps"))

@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 
 from lifter.annotations import OpClause
+from lifter.fusion import Fusion, neighbours, product_text
 from lifter.loop_nest import Loop, LoopNest
 from lifter.trees import loops_in
 from mdh_core.combine import CombineOp
-from mdh_core.diagnostics import Related, refuse
+from mdh_core.diagnostics import Diagnostic, Related, refuse
 from mdh_core.expr import Load, ScalarType, walk
 from mdh_core.ir import HostLoop, MdhProgram, Sequential, Step, Store
 from mdh_core.source import Span
@@ -96,8 +97,14 @@ def _check_operators(nest: LoopNest, programs: Sequence[MdhProgram]) -> None:
                 f"`{shown_name(mine[0])}` is declared `{clause}` but the loop does `{found[0]}`",
                 clause.span or nest.directive.clause_span("combine_ops"),
                 related=(Related(mine[0].span, "this loop"),) if mine[0].span else (),
-                help=f"write `{found[0]}`, or correct the loop",
+                help=f"{_advice(found[0])}, or correct the loop",
             )
+
+
+def _advice(op: CombineOp) -> str:
+    """A linear recurrence is inferred; no clause declares it."""
+    ordered = op.function is not None and not op.function.commutative
+    return "leave the clause out" if ordered else f"write `{op}`"
 
 
 def agrees(clause: OpClause, op: CombineOp) -> bool:
@@ -196,3 +203,25 @@ def steps_note(steps: Sequence[Step]) -> str:
             case Sequential():
                 out.append("statements in order")
     return ", then ".join(out)
+
+
+def fusion_note(steps: Sequence[Step], fusion: Fusion, span: Span) -> Diagnostic:
+    """MDH104: what could be computed together, and what that saves."""
+    parts = neighbours(steps, fusion)
+    related = [Related(p.span, f"computes {_outputs(p)}") for p in parts if p.span and p.span != span]
+    notes = [f"this saves {saving}" for saving in fusion.saved]
+    notes += [f"the temporary `{name}` is not needed then" for name in fusion.unneeded]
+    if fusion.repeated:
+        notes.append(f"values are computed {product_text(fusion.repeated)} times as often")
+    what = [_outputs(p) for p in parts]
+    return Diagnostic(
+        "MDH104",
+        f"{', '.join(what[:-1])} and {what[-1]} may be computed in one sweep",
+        span=span,
+        related=tuple(related),
+        notes=tuple(notes),
+    )
+
+
+def _outputs(p: MdhProgram) -> str:
+    return ", ".join(dict.fromkeys(f"`{s.buffer}`" for s in p.out.stores))

@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING
 from lifter.legality import same_function, why_not_well_defined
 from lifter.normalise import AxisLoop, declared
 from lifter.places import Dims, Entry, Env, Place, Reduction, related, shown
-from lifter.reductions import ArgUpdate, SetOnce, Update, WhyNot, infer, infer_arg, neutral, strip, truth
+from lifter.reductions import (
+    ArgUpdate,
+    LinearUpdate,
+    SetOnce,
+    Update,
+    WhyNot,
+    infer,
+    infer_arg,
+    neutral,
+    number,
+    strip,
+    truth,
+)
 from mdh_core.combine import CombineOp, scalar_operator
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
@@ -26,6 +38,7 @@ from mdh_core.expr import (
     Expr,
     Load,
     Result,
+    ScalarType,
     Select,
     Unary,
     affine_expr,
@@ -143,11 +156,33 @@ class Closing:
                 why = WhyNot("whether it is set depends on the result of an inner loop")
                 raise self.no_reduction(p, entry, why)
             return self.set_once(update, a, dims, entry)
+        if isinstance(update, LinearUpdate):
+            return self.linear(p, a, entry, update, dims)
         deeper = [n for n in walk(update.element) if isinstance(n, Result)]
         if deeper:
             return self.flattened(p, a, entry, update, deeper[0], kind)
         new = Reduction(update.function, (update.element,), (a,), dims, entry.span)
         return self.m.result(self.m.add(new), 0)
+
+    def linear(self, p: Place, a: Expr, entry: Entry, update: LinearUpdate, dims: Dims) -> Expr:
+        """A linear recurrence: the composition of the iterations' maps, applied to the value before the loop.
+
+        Its loop is the innermost one.  Around others, which run in parallel, a loop in order is better: what
+        they compute lies side by side.  So it is beside others where the recurrence runs along columns, see
+        ``concatenated``.
+        """
+        if any(isinstance(n, Result) for e in (update.factor, update.term) for n in walk(e)):
+            raise self.no_reduction(p, entry, WhyNot("a linear recurrence on the results of an inner loop"))
+        if entry.dims:
+            why = WhyNot(
+                "a linear recurrence around a loop whose iterations are independent",
+                "this loop runs in order, the inner one in parallel",
+            )
+            raise self.no_reduction(p, entry, why)
+        t = update.term.type
+        assert isinstance(t, ScalarType)
+        elements, initials = (update.factor, update.term), (number(0, t), a)
+        return self.m.result(self.m.add(Reduction(update.function, elements, initials, dims, entry.span)), 1)
 
     def flattened(
         self,
@@ -293,6 +328,13 @@ class Closing:
             value, kind = self.reduce(p, previous, before, "ps"), "ps"
             value = self.from_start(value, axis)
         inner = [self.m.reduction_of(n)[0] for n in walk(value) if isinstance(n, Result)]
+        if kind == "ps" and self.m.loops and not all(r.function.commutative for r in inner):
+            assert p.index is not None
+            if axis not in p.index[-1].names:
+                why = WhyNot(
+                    "a linear recurrence along a column", "columns side by side are computed row by row"
+                )
+                raise self.no_reduction(p, entry, why)
         if kind == "ps" and any(r.dims[0] != (axis, "ps") for r in inner):
             raise refuse(
                 "MDH211",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from lifter.fusion import Fusion, product_text
 from lifter.lift import LiftedNest
 from mdh_core.diagnostics import Diagnostic
 from mdh_core.expr import BOOL, DOUBLE, FLOAT, INT32, Load, Type, walk
@@ -31,6 +32,7 @@ def to_json(lifted: LiftedNest, source: SourceFile | None = None, line_of: LineO
         "line": line(nest.span),
         "status": lifted.status,
         "program": [step_json(s, line_of or line) for s in lifted.program],
+        "fusions": [fusion_json(f) for f in lifted.fusions],
         "diagnostics": [diagnostic_json(d, source) for d in lifted.diagnostics],
     }
 
@@ -44,6 +46,22 @@ def step_json(step: Step, line_of: LineOf) -> Json:
             return {"kind": "host_loop", "iterator": iterator, "extent": str(size), "body": inside}
         case Sequential(reason=reason, span=span):
             return {"kind": "sequential", "line": line_of(span), "reason": reason}
+
+
+def fusion_json(f: Fusion) -> Json:
+    """``at``: the numbers of the steps around the first program, and its own, in ``program``."""
+    return {
+        "at": [*f.path, f.first],
+        "count": f.count,
+        "kinds": list(f.kinds),
+        "program": program_json(f.program),
+        "saves": [
+            {"buffer": s.buffer, "access": s.access, "cells": product_text(s.cells), "bytes": s.bytes}
+            for s in f.saved
+        ],
+        "unneeded": list(f.unneeded),
+        "repeated": product_text(f.repeated),
+    }
 
 
 def program_json(p: MdhProgram) -> Json:

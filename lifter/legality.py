@@ -7,7 +7,7 @@ A tuple of operators is well defined when every pair obeys the interchange law
 Concatenation obeys it with every operator.  Two operators that compute values (``pw`` or ``ps``) obey
 it where their function is the same, associative and commutative one; for two ``pw`` operators with
 neutral elements there is no other case (Eckmann-Hilton).  Every ``CombineFunction`` is associative
-and commutative by definition, so what is left to compare is the functions.
+by definition; what is left to compare is the functions, and to ask whether they commute.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ def why_not_well_defined(combine: Sequence[CombineOp]) -> str | None:
     for first, second in pairwise(computing):
         if not same_function(first.function, second.function):
             return f"`{first}` and `{second}` do not obey the interchange law"
+        if first.function is not None and not first.function.commutative:
+            return f"`{first}` and `{second}` do not obey the interchange law: the order of values matters"
     return None
 
 

@@ -15,13 +15,15 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 
 from lifter.absorb import absorbed
-from lifter.clauses import check_names, check_programs, steps_note
+from lifter.clauses import check_names, check_programs, fusion_note, steps_note
 from lifter.flat import flat_programs
+from lifter.fusion import Fusion, fusions
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.normalise import Axis, NormalNest, normalise
 from lifter.polyhedral import Constraint, satisfiable
+from lifter.scatter import accumulates, over_cells
 from lifter.steps import Stepped, check_overlap, every_step, stepped
-from lifter.trees import Inwards, loops_in
+from lifter.trees import Body, Inwards, loops_in
 from mdh_core.diagnostics import Diagnostic, Refusal, Related, refuse
 from mdh_core.expr import Affine, If, ScalarType, Stmt
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Size, Step, programs_of
@@ -50,7 +52,8 @@ class LiftedNest:
     """``program``: the nest as steps in execution order, empty where it is refused.
 
     ``temporaries``: buffers of the emitted kernel alone, with extents that are known before the steps
-    run (scalars have none); without a value at first.
+    run (scalars have none); without a value at first.  ``fusions``: neighbours in ``program`` that could
+    be one; they do not overlap.
     """
 
     nest: LoopNest
@@ -59,6 +62,7 @@ class LiftedNest:
     diagnostics: tuple[Diagnostic, ...]
     iterators_final: tuple[FinalIterator, ...] = ()
     temporaries: tuple[Buffer, ...] = ()
+    fusions: tuple[Fusion, ...] = ()
 
     @property
     def programs(self) -> tuple[MdhProgram, ...]:
@@ -70,7 +74,7 @@ def lift(nest: LoopNest) -> LiftedNest:
     """The steps of a nest, or the reasons why it has none."""
     try:
         check_names(nest)
-        return _lifted(nest)
+        return _lifted_over_cells(nest)
     except Refusal as refusal:
         return LiftedNest(nest, REFUSED, (), (replace(refusal.diagnostic, file=nest.file),))
     except RecursionError:
@@ -78,8 +82,25 @@ def lift(nest: LoopNest) -> LiftedNest:
         return LiftedNest(nest, REFUSED, (), (deep,))
 
 
-def _lifted(source: LoopNest) -> LiftedNest:
-    nest = replace(source, body=Inwards().body(source.body))
+def _lifted_over_cells(nest: LoopNest) -> LiftedNest:
+    """The nest as it is, or else with accumulations at computed positions as loops over the cells."""
+    try:
+        return _lifted(nest, nest.body)
+    except Refusal as refusal:
+        if refusal.diagnostic.code not in ("MDH201", "MDH214"):
+            raise
+        spread = over_cells(nest)
+        if spread is None:
+            raise
+        body, cells = spread
+        found = _lifted(nest, body)
+        if not accumulates(found.programs, cells):
+            raise
+        return found
+
+
+def _lifted(source: LoopNest, body: Body) -> LiftedNest:
+    nest = replace(source, body=Inwards().body(body))
     found: Stepped | None
     try:
         found = Stepped(flat_programs(nest, normalise(nest)), (), ())
@@ -104,16 +125,20 @@ def _lifted(source: LoopNest) -> LiftedNest:
     extents: tuple[Diagnostic, ...] = ()
     with contextlib.suppress(Refusal):  # what is lifted in parts was checked in parts
         extents = tuple(_extents(nest, normalise(nest)))
-    notes = (*_information(nest, found), *extents)
     flat = (s for s in every_step(found.steps) if not isinstance(s, HostLoop))
     used = {b.name for s in flat for b in s.buffers}
+    temporaries = tuple(b for b in found.temporaries if b.name in used)
+    choices = fusions(found.steps, temporaries)
+    told = (fusion_note(found.steps, f, nest.span) for f in choices)
+    notes = (*_information(nest, found), *told, *extents)
     return LiftedNest(
         source,
         PARTIAL if partial else LIFTED,
         found.steps,
         tuple(replace(d, file=nest.file) for d in notes),
         final,
-        tuple(b for b in found.temporaries if b.name in used),
+        temporaries,
+        choices,
     )
 
 

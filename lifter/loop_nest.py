@@ -22,6 +22,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lifter.annotations import Directive
+from mdh_core.diagnostics import Diagnostic
 from mdh_core.expr import Assign, Declare, Expr, Function, If, RecordType, ScalarType, While
 from mdh_core.ir import Buffer, Param
 from mdh_core.source import NO_SPAN, Span
@@ -69,6 +70,8 @@ class LoopNest:
     span: Span = field(default=NO_SPAN, compare=False, repr=False)  # the nest, without the directive
     directive_span: Span = field(default=NO_SPAN, compare=False, repr=False)
     function_span: Span = field(default=NO_SPAN, compare=False, repr=False)  # the enclosing function
+    several: bool = field(default=False, compare=False)  # the span holds several statements, not one
+    remarks: tuple[Diagnostic, ...] = field(default=(), compare=False, repr=False)  # of the frontend
 
     def buffer(self, name: str) -> Buffer:
         return next(b for b in self.buffers if b.name == name)

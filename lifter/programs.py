@@ -193,6 +193,10 @@ class _Builder:
                     help="do it in a nest of its own after the reduction",
                 )
             dims = reduced[0].dims
+            if not all(r.function.commutative for r in reduced):
+                # the last value of a scan, which keeps the order
+                at_last = (*at_last, *(d for d, kind in dims if kind == "pw"))
+                dims = tuple((d, "cc" if kind == "cc" else "ps") for d, kind in dims)
         self.check_value(value, p, entry)
         guard = self.guard(p, entry, dims, at_last)
         self.check_guard(p, entry, guard)
@@ -273,7 +277,7 @@ class _Builder:
 
     def check_guard(self, p: Place, entry: Entry, guard: tuple[Constraint, ...]) -> None:
         """A store under a condition on iterators must not touch cells that the source leaves alone."""
-        if entry.touched is None or p.index is None:
+        if entry.touched is None or p.index is None or self.keeps_cell(entry.value, p):
             return
         conditions = self.conditions(entry)
         conditions = [c for c in conditions if not (isinstance(c, Binary) and c.op == "!=")]
@@ -299,21 +303,31 @@ class _Builder:
                     + ("" if extent is not None else f", or declare `{p.name}` with its extents"),
                 )
 
+    def keeps_cell(self, value: Expr, p: Place) -> bool:
+        """Does a value that no reduction takes part in say where the cell stays as it is?
+
+        Generated code does not touch a cell there.
+        """
+        if any(isinstance(n, Result) for n in walk(value)) or not isinstance(value, Select):
+            return False
+        own = self.machine.symbol(p)
+        return any(x == own or self.keeps_cell(x, p) for x in (value.then, value.other))
+
     # ----------------------------------------------------------------- groups
 
     def groups(self, outputs: list[Output]) -> list[Group]:
-        by_dims: dict[tuple[Dims, tuple[Constraint, ...]], list[Output]] = {}
+        by_dims: dict[tuple[Dims, tuple[Constraint, ...], frozenset[int]], list[Output]] = {}
         loops = any(isinstance(s, AxisLoop) for s in self.segment.body)
         for o in outputs:
             if o.combined or o.dims or not loops:
-                by_dims.setdefault((o.dims, o.guard), []).append(o)
+                by_dims.setdefault((o.dims, o.guard, self.ordered(o)), []).append(o)
         for o in list(outputs):
             if o.combined or o.at_last:
                 continue
             home = next(
                 (
-                    (d, guard)
-                    for (d, guard), members in by_dims.items()
+                    (d, guard, ordered)
+                    for (d, guard, ordered), members in by_dims.items()
                     if any(m.combined for m in members)
                     and tuple(x for x in d if x[1] != "pw") == o.dims
                     and guard == o.guard
@@ -322,8 +336,8 @@ class _Builder:
                 None,
             )
             if home is not None:
-                if o in by_dims.get((o.dims, o.guard), []):
-                    by_dims[o.dims, o.guard].remove(o)
+                if o in by_dims.get((o.dims, o.guard, self.ordered(o)), []):
+                    by_dims[o.dims, o.guard, self.ordered(o)].remove(o)
                 by_dims[home].append(o)
             elif not o.dims and loops:
                 raise refuse(
@@ -334,9 +348,14 @@ class _Builder:
                 )
         return [
             Group(d, tuple(members), self.constraints(d, guard, members))
-            for (d, guard), members in by_dims.items()
+            for (d, guard, _), members in by_dims.items()
             if members
         ]
+
+    def ordered(self, o: Output) -> frozenset[int]:
+        """The reductions in an output whose function does not commute: each has a program of its own."""
+        found = {self.machine.results[n.component][0] for n in walk(o.value) if isinstance(n, Result)}
+        return frozenset(k for k in found if not self.machine.reductions[k].function.commutative)
 
     def constraints(
         self, dims: Dims, guard: tuple[Constraint, ...], outputs: list[Output]

@@ -5,7 +5,8 @@ after    Update(max, element=x)   s becomes  A max x
 
 Every spelling is brought to ``A ⊕ element`` where the element does not mention ``A``; the functions are
 rows of ``mdh_core.combine``.  A guarded update combines with the neutral element where the guard does
-not hold.  Arg-min and arg-max update several variables under one comparison (``infer_arg``).
+not hold.  ``s = factor*s + term`` composes linear maps: a ``LinearUpdate``, whose order matters.  Arg-min and
+arg-max update several variables under one comparison (``infer_arg``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
 
-from mdh_core.combine import CombineFunction, arg_operator, left, right, scalar_operator, user_operator
+from mdh_core.combine import (
+    CombineFunction,
+    arg_operator,
+    left,
+    linear_operator,
+    right,
+    scalar_operator,
+    user_operator,
+)
 from mdh_core.expr import (
     INT32,
     INT64,
@@ -50,6 +59,19 @@ class Rules:
 class Update:
     function: CombineFunction
     element: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class LinearUpdate:
+    """``A = factor*A + term``, both of the type of ``A``: the right operand of ``linear_operator``."""
+
+    factor: Expr
+    term: Expr
+
+    @property
+    def function(self) -> CombineFunction:
+        assert isinstance(self.term.type, ScalarType)
+        return linear_operator(self.term.type)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +183,11 @@ def _is_float(t: Type) -> bool:
 
 
 def neutral(f: CombineFunction) -> Const | None:
-    """A neutral element that changes no bit: -0.0 for floating-point addition."""
-    if f.identity is None or f.arity != 1:
+    """A neutral element that changes no bit: -0.0 for floating-point addition.
+
+    ``&&`` and ``||`` have none: what they yield is 0 or 1, whatever the variable held.
+    """
+    if f.identity is None or f.arity != 1 or f.name in ("&&", "||"):
         return None
     if f.name == "+" and _is_float(f.types[0]):
         return Const(-0.0, f.identity[0].type)
@@ -171,8 +196,10 @@ def neutral(f: CombineFunction) -> Const | None:
 
 # --------------------------------------------------------------------------- one variable
 
+Found = Update | LinearUpdate | SetOnce | WhyNot
 
-def infer(value: Expr, a: Expr, rules: Rules) -> Update | SetOnce | WhyNot:
+
+def infer(value: Expr, a: Expr, rules: Rules) -> Found:
     """``value`` as ``a ⊕ element``; the element has the type of ``a``."""
     t = a.type
     if isinstance(value, Cast) and isinstance(value.a, Select):
@@ -200,7 +227,7 @@ def infer(value: Expr, a: Expr, rules: Rules) -> Update | SetOnce | WhyNot:
     return _arithmetic(value, a, rules)
 
 
-def _guarded(cond: Expr, then: Expr, other: Expr, a: Expr, rules: Rules) -> Update | SetOnce | WhyNot:
+def _guarded(cond: Expr, then: Expr, other: Expr, a: Expr, rules: Rules) -> Found:
     if other == a:
         return _masked(cond, infer(then, a, rules) if mentions(then, a) else None, then, rules)
     if then == a:
@@ -217,9 +244,7 @@ def _guarded(cond: Expr, then: Expr, other: Expr, a: Expr, rules: Rules) -> Upda
     return WhyNot("the branches of a condition update it by different operators")
 
 
-def _masked(
-    cond: Expr, update: Update | SetOnce | WhyNot | None, value: Expr, rules: Rules
-) -> Update | SetOnce | WhyNot:
+def _masked(cond: Expr, update: Found | None, value: Expr, rules: Rules) -> Found:
     if update is None:
         if isinstance(strip(value), Const) and isinstance(value.type, ScalarType):
             return SetOnce(cond, Const(_constant(value), value.type))
@@ -229,7 +254,7 @@ def _masked(
     if isinstance(update, WhyNot):
         return update
     nothing = neutral(update.function)
-    if nothing is None:
+    if nothing is None or isinstance(update, LinearUpdate):
         return WhyNot(
             f"`{update.function.name}` has no known neutral element for the iterations where a condition "
             "does not hold",
@@ -244,7 +269,7 @@ def _constant(e: Expr) -> int | float:
     return float(inner.value) if e.type.is_float else inner.value
 
 
-def _extremum(value: Select, a: Expr, rules: Rules) -> Update | SetOnce | WhyNot:
+def _extremum(value: Select, a: Expr, rules: Rules) -> Found:
     """min and max: ``x > a ? x : a`` in all orientations, with further conditions beside it."""
     t = a.type
     parts = conjuncts(value.cond)
@@ -305,7 +330,7 @@ def _same_value(taken: Expr, compared: Expr, t: Type) -> bool:
     return isinstance(taken, Cast) and strip(taken.a) == strip(compared)
 
 
-def _call(value: Call, a: Expr, rules: Rules) -> Update | SetOnce | WhyNot:
+def _call(value: Call, a: Expr, rules: Rules) -> Found:
     t = a.type
     name = value.function
     if name in ("fmin", "fminf", "fmax", "fmaxf") and len(value.args) == 2 and isinstance(t, ScalarType):
@@ -410,7 +435,7 @@ def _is_truth_of(e: Expr, a: Expr) -> bool:
 _RING = {"+": "+", "-": "+", "*": "*", "&": "&", "|": "|", "^": "^"}
 
 
-def _arithmetic(value: Expr, a: Expr, rules: Rules) -> Update | WhyNot:
+def _arithmetic(value: Expr, a: Expr, rules: Rules) -> Found:
     t = a.type
     assert isinstance(t, ScalarType)
     core, wide = value, t
@@ -440,6 +465,10 @@ def _arithmetic(value: Expr, a: Expr, rules: Rules) -> Update | WhyNot:
             return Update(function, cast(Unary("-", y, wide) if core.op == "-" else y, t))
     terms = _terms(core, op, wide)
     mine = [k for k, (_, e) in enumerate(terms) if mentions(e, a)]
+    if core.op in "+-" and len(mine) == 1 and t == value.type:
+        linear = _linear(terms, mine[0], a, core is value, wide, rules)
+        if linear is not None:
+            return linear
     if len(mine) != 1 or not _is_accumulator(terms[mine[0]][1], a, wide):
         return WhyNot(
             f"it does not have the form `x = x {core.op} e` with an `e` that does not depend on `x`"
@@ -455,6 +484,38 @@ def _arithmetic(value: Expr, a: Expr, rules: Rules) -> Update | WhyNot:
     function = scalar_operator(op, t)
     assert function is not None
     return Update(function, cast(_combined(rest, op, wide), t))
+
+
+def _linear(
+    terms: list[tuple[bool, Expr]], mine: int, a: Expr, plain: bool, wide: ScalarType, rules: Rules
+) -> LinearUpdate | None:
+    """A sum whose term number ``mine`` is ``factor*a`` or ``-a``; None: it is none.
+
+    Integers form a ring, whatever they are converted to in between.  Floating-point numbers are multiplied
+    by one factor, in the type of ``a`` (``plain``): the recurrence computed in order then rounds as the
+    source does.  Where ``fp(exact)`` asks for its very bits, there is one other term.
+    """
+    t = a.type
+    assert isinstance(t, ScalarType)
+    negative, product = terms[mine]
+    factors = [x for _, x in _terms(product, "*", wide)] if t.is_integer else _pair(product)
+    own = [x for x in factors if _is_accumulator(x, a, wide)]
+    others = [x for x in factors if not _is_accumulator(x, a, wide)]
+    if len(own) != 1 or not (others or negative) or any(mentions(x, a) for x in others):
+        return None
+    if t.kind == "bool":
+        return None
+    if t.is_float and (not plain or (rules.exact and len(terms) > 2)):
+        return None
+    factor = _combined([(False, x) for x in others], "*", wide) if others else number(1, wide)
+    if negative:
+        factor = Unary("-", factor, wide)
+    rest = [term for k, term in enumerate(terms) if k != mine]
+    return LinearUpdate(cast(factor, t), cast(_combined(rest, "+", wide), t))
+
+
+def _pair(e: Expr) -> list[Expr]:
+    return [e.a, e.b] if isinstance(e, Binary) and e.op == "*" else [e]
 
 
 def _boolean(value: Expr, a: Expr) -> Update | WhyNot:

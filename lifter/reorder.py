@@ -2,6 +2,7 @@
 
     distribute   for i: { S; T; }            ->  for i: S;  for i: T;
     expand       for i: { t = e; for j: u(t) } ->  for i: { T[i] = e; for j: u(T[i]) }
+    privatise    for i: { for j: t[j] = e; … }  ->  for i: { for j: T[i][j] = e; … };  for j: t[j] = T[n-1][j]
     wavefront    for i: for j: S(i, j)       ->  for w: for i: if (0 <= w - 2*i < m) S(i, w - 2*i)
     split        for i: S(i)                 ->  for i < e: S(i);  S(e);  for i > e: S(i)
     as_scalar    for i: { for k: s += ... }  ->  for i: { while (k < ...) s += ... }
@@ -19,8 +20,9 @@ from itertools import product, takewhile
 
 from lifter.loop_nest import Loop, NestStmt
 from lifter.normalise import Axis, NormalNest, assigned_buffers, assigned_scalars
-from lifter.order import components, depends, leaves_of, same_cell, why_not_reorder
+from lifter.order import Leaf, components, depends, leaves_of, same_cell, shared, why_not_reorder
 from lifter.polyhedral import satisfiable
+from lifter.segments import Reference
 from lifter.trees import (
     Body,
     Inwards,
@@ -62,6 +64,7 @@ from mdh_core.ir import Buffer
 
 MAX_BAND = 3  # loops of a wavefront
 MAX_WEIGHT = 2
+FEW = 16  # elements of an array that a nest may have once per iteration of any loop
 
 # --------------------------------------------------------------------------- distribution
 
@@ -157,6 +160,189 @@ def expand(
     (out,) = body
     assert isinstance(out, Loop)
     return Expanded(out, tuple(buffers), tuple(names))
+
+
+@dataclass(frozen=True, slots=True)
+class Private:
+    """``after``: statements behind the loop that give the arrays what the last iteration left in them."""
+
+    loop: Loop
+    buffers: tuple[Buffer, ...]
+    after: Body
+
+
+def privatise(loop: Loop, normal: NormalNest, names: Names, bound: Expander) -> Private | None:
+    """Arrays of which every iteration reads only what it wrote itself, with a copy per iteration.
+
+    The copy is indexed by the loops around all uses of the array.  All their iterations write the same cells,
+    so that the last one determines what the array holds in the end.  An array is copied only where another
+    one has as many dimensions over the same loops: memory stays of the order of what the nest uses anyway.
+    """
+    nodes, found = list(leaves((loop,))), leaves_of(normal.body)
+    paths = list(_paths(loop.body, (loop,)))
+    body: Body = (loop,)
+    buffers: list[Buffer] = []
+    after: list[NestStmt] = []
+    for name in sorted(assigned_buffers((loop,))):
+        uses = [k for k, leaf in enumerate(found) if any(r.buffer == name for r in leaf.references)]
+        common = _common([paths[k] for k in uses])
+        copy = _Copy(name, [normal.axes[x.iterator] for x in common], nodes, found, normal)
+        extents = copy.extents(bound) if copy.is_local() else None
+        if extents is None:
+            continue
+        new = names.new(name)
+        t = normal.buffers[name].type
+        buffers.append(Buffer(new, t, extents, distinct=True))
+        place = tuple(_position(x, a) for x, a in zip(common, copy.axes, strict=True))
+        body = map_tree(body, partial(_in_copy, name=name, new=new, place=place))
+        last = tuple(affine_expr(a.size.span - 1) for a in copy.axes)
+        some: Expr | None = None
+        for a in copy.axes:
+            if satisfiable([*normal.context, Constraint(-a.size.span)]):
+                test = Binary(">", affine_expr(a.size.span), Const(0, INT64), INT32)
+                some = test if some is None else Binary("&&", some, test, INT32)
+        for k in copy.final():
+            s = nodes[k]
+            assert isinstance(s, Assign)
+            back: Body = (replace(s, value=_in_copy(s.target, name, new, last)),)
+            for x in reversed(paths[k][len(common) :]):
+                back = (replace(x, body=back),)
+            after += names.fresh(back if some is None else Inwards().guarded(back, some))
+    if not buffers:
+        return None
+    (out,) = body
+    assert isinstance(out, Loop)
+    return Private(out, tuple(buffers), tuple(after))
+
+
+def _in_copy(e: Expr, name: str, new: str, place: tuple[Expr, ...]) -> Expr:
+    def one(n: Expr) -> Expr | None:
+        if isinstance(n, Load) and n.buffer == name:
+            return replace(n, buffer=new, index=(*place, *n.index))
+        return None
+
+    return rewrite(e, one)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """An array, and the axes of the loops around all of its uses."""
+
+    name: str
+    axes: list[Axis]
+    nodes: list[NestStmt]
+    found: list[Leaf]
+    normal: NormalNest
+
+    def uses(self, written: bool) -> list[tuple[Leaf, Reference]]:
+        return [
+            (leaf, r)
+            for leaf in self.found
+            for r in leaf.references
+            if r.buffer == self.name and r.written == written
+        ]
+
+    def is_local(self) -> bool:
+        """Does every iteration write the same cells, and read only what it has written before?"""
+        mine = {a.name for a in self.axes}
+        if not self.axes or any(abs(a.step) != 1 or a.constraints for a in self.axes):
+            return False
+        if any(a.size.span.names & mine for a in self.axes) or not self.is_small():
+            return False
+        for leaf, r in self.uses(written=True):
+            s = self.nodes[leaf.number]
+            if r.index is None or not isinstance(s, Assign) or not isinstance(s.target, Load):
+                return False
+            if len(s.target.index) != len(r.index):
+                return False  # a flat array that was taken apart
+            inner = leaf.axes[len(self.axes) :]
+            names = {n for a in inner for c in a.domain for n in c.names}
+            if mine & (names | {n for i in r.index for n in i.names}):
+                return False
+        reads = self.uses(written=False)
+        return bool(reads) and all(any(self.gives(w, r, True) for w in self.uses(True)) for r in reads)
+
+    def is_small(self) -> bool:
+        """Does another array have a dimension for each of the axes, and as many beside them?"""
+        mine = {a.name for a in self.axes}
+        few = [e for e in self.normal.buffers[self.name].extents if e and e.is_constant and e.const <= FEW]
+        needed = len(mine) + self.normal.buffers[self.name].rank - len(few)
+        return any(
+            r.buffer != self.name
+            and r.index is not None
+            and mine <= {n for i in r.index for n in i.names}
+            and len({n for i in r.index for n in i.names} & {a.name for a in r.axes}) >= needed
+            for leaf in self.found
+            for r in leaf.references
+        )
+
+    def gives(self, write: tuple[Leaf, Reference], use: tuple[Leaf, Reference], before: bool) -> bool:
+        """Is every cell of a use written in the same iteration (``before``: it reads the cell)?"""
+        (a, w), (b, r) = write, use
+        if w.index is None or r.index is None:
+            return False
+        at = {x.name: Affine.of(x.name) for x in self.axes}
+        inner = [x.name for x in a.axes[len(self.axes) :]]
+        for i, j in zip(w.index, r.index, strict=True):
+            own = [n for n in i.names if n in inner]
+            if len(own) == 1 and own[0] not in at and abs(i.coefficient(own[0])) == 1:
+                c = i.coefficient(own[0])
+                at[own[0]] = (j - (i - Affine.of(own[0], c))) * c
+        if not set(inner) <= at.keys():
+            return False
+        there = [*self.normal.context, *(c for x in b.axes for c in x.domain)]
+        wrong = [i.substitute(at) - j for i, j in zip(w.index, r.index, strict=True)]
+        missed = [Constraint(v - 1) for v in wrong] + [Constraint(-v - 1) for v in wrong]
+        for inside in (c.substitute(at) for x in a.axes for c in x.domain):
+            missed.append(Constraint(-inside.value - 1))
+            if inside.equality:
+                missed.append(Constraint(inside.value - 1))
+        if any(satisfiable([*there, m]) for m in missed):
+            return False
+        if not before:
+            return True
+        same: list[Constraint] = []
+        for x in shared(a, b)[len(self.axes) :]:
+            ahead = at[x.name] - Affine.of(x.name)
+            if satisfiable([*there, *same, Constraint(ahead - 1)]):
+                return False
+            same.append(Constraint(ahead, equality=True))
+        return a.number < b.number or not satisfiable([*there, *same])
+
+    def final(self) -> list[int]:
+        """Leaves that write all cells of the array that are written, each cell by one of them."""
+        out: list[tuple[Leaf, Reference]] = []
+        for use in self.uses(written=True):
+            if not any(self.gives(other, use, False) for other in out):
+                out.append(use)
+        return [leaf.number for leaf, _ in out]
+
+    def extents(self, bound: Expander) -> tuple[Affine, ...] | None:
+        """Of the copy.  The first of a parameter is how far it is written: C does not hold it to ``t[n]``."""
+        out = [bound.extent(a) for a in self.axes]
+        array = self.normal.buffers[self.name]
+        for k, declared in enumerate(array.extents):
+            if declared is not None and (k or array.distinct):
+                out.append(declared)
+                continue
+            reach: set[Affine | None] = set()
+            for leaf, r in self.uses(written=True):
+                assert r.index is not None
+                if satisfiable([*self.normal.context, *(c for a in leaf.axes for c in a.domain),
+                                Constraint(-r.index[k] - 1)]):  # fmt: skip
+                    return None
+                top: Affine | None = r.index[k] + 1
+                for a in leaf.axes:
+                    c, size = r.index[k].coefficient(a.name), bound.extent(a)
+                    if c and top is not None:
+                        end = size - 1 if size is not None and c > 0 and abs(a.step) == 1 else None
+                        end = Affine() if c < 0 else end
+                        top = None if end is None else top.substitute({a.name: end})
+                reach.add(top)
+            out.append(reach.pop() if len(reach) == 1 else None)
+        hosts = {h.name for h in bound.hosts}  # known before the nest runs: not what changes in a host loop
+        known = tuple(e for e in out if e is not None and not e.names & hosts)
+        return known if len(known) == len(out) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """A nest with dependences: which loops run in order, and what is lifted inside of them.
 
     block     statements one after the other; the longest runs that are flat become programs
-    loop      not flat: it is distributed, its scalars are expanded, its band is run as a wavefront, it is
-              split at the iteration that the others read, or it runs in order with its body as a block
+    loop      not flat: it is distributed, its scalars and buffers are expanded, its band is run as a
+              wavefront, it is split at the iteration that the others read, or it runs in order with its body
+              as a block
     rest      what cannot be a program is a ``Sequential``
 
 before   for t: { for i: B[i] = f(A, i);  for i: A[i] = B[i]; }
@@ -31,6 +32,7 @@ from lifter.reorder import (
     distribute,
     expand,
     part,
+    privatise,
     read_first,
     split,
     unrolled,
@@ -182,13 +184,18 @@ class _Steps:
         return self.work >= MAX_WORK
 
     def cost(self, steps: Sequence[Step]) -> Cost:
-        """What to prefer: few loops in order around programs, nothing sequential, little memory and work."""
+        """What to prefer: few loops in order around programs, nothing sequential, little memory and work.
+
+        A linear recurrence is worked on twice: dimensions that are concatenated are better.
+        """
         every = list(every_step(steps))
         programs = [s for s in every if isinstance(s, MdhProgram)]
         rest = sum(isinstance(s, Sequential) for s in every)
         whiles = sum(isinstance(t, While) for p in programs for t in p.hom.scalar.body)
         buffers = {b for s in _flat(steps) for b in s.buffers if b.extents and b.name in self.temporaries}
-        memory = sum(1 if b.rank == 1 else 10 for b in buffers) + 5 * whiles
+        functions = [p.hom.function for p in programs]
+        twice = sum(f is not None and not f.commutative for f in functions)
+        memory = sum(1 if b.rank == 1 else 10 for b in buffers) + 5 * whiles + twice
         return _depth(steps), rest, memory, len(programs)
 
     # ----------------------------------------------------------------- flat nests
@@ -288,6 +295,10 @@ class _Steps:
             self.memory[name] = OuterScalar(name, t, False)
             self.temporaries[name] = Buffer(name, t, (), distinct=True)
 
+    def forget(self, saved: dict[str, Buffer]) -> None:
+        """Without the arrays of a try that was given up; variables stay, as ``memory`` has them."""
+        self.temporaries = saved | {name: b for name, b in self.temporaries.items() if not b.extents}
+
     # ----------------------------------------------------------------- one statement
 
     def alone(self, s: NestStmt, place: Place, why: Diagnostic, divided: bool = False) -> list[Step]:
@@ -308,6 +319,7 @@ class _Steps:
             lambda: None if divided else self.expanded(s, normal, place),
             lambda: None if divided else self.copied(s, place),
             lambda: None if divided else self.carried(s, normal, place),
+            lambda: None if divided else self.private(s, normal, place, why),
             lambda: self.wavefront(s, normal, place, why),
             lambda: self.halves(s, normal, place),
         )
@@ -412,7 +424,7 @@ class _Steps:
                 whole = self.flat((found.loop,), place)
                 steps = None if isinstance(whole, Diagnostic) else list(whole)
         if steps is None:
-            self.temporaries = saved
+            self.forget(saved)
             return None
         self.names.taken |= {new for _, new in found.names}
         users = [{b.name for t in _flat((step,)) for b in t.buffers} for step in steps]
@@ -433,6 +445,21 @@ class _Steps:
         steps = self.expanded(new, normal, place)
         return None if steps is None or _depth(steps) else steps
 
+    def private(self, s: Loop, normal: NormalNest, place: Place, why: Diagnostic) -> list[Step] | None:
+        """Arrays that every iteration fills before it reads them, one for each iteration."""
+        found = privatise(s, normal, self.names, Expander(place.hosts))
+        if found is None:
+            return None
+        saved = dict(self.temporaries)
+        self.temporaries |= {b.name: b for b in found.buffers}
+        whole = self.flat((found.loop,), place)
+        steps = self.alone(found.loop, place, whole) if isinstance(whole, Diagnostic) else list(whole)
+        steps += self.block(found.after, place)
+        if _depth(steps):
+            self.forget(saved)
+            return None
+        return steps
+
     def carried(self, s: Loop, normal: NormalNest, place: Place) -> list[Step] | None:
         """A scalar that goes from iteration to iteration as an array, if that is a scan."""
         found = unrolled(s, normal, self.types, set(place.outside), self.names.taken, Expander(place.hosts))
@@ -445,7 +472,7 @@ class _Steps:
                 self.remember(name, self.types[name])
         steps = self.block(found.body, place)
         if _depth(steps) or any(isinstance(x, Sequential) for x in every_step(steps)):
-            self.temporaries = saved
+            self.forget(saved)
             return None
         self.names.taken |= {new for _, new in found.names}
         return steps

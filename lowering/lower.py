@@ -1,9 +1,10 @@
 """Lowering: a program and a configuration become loop nests that a generator only has to print.
 
     lowered ::= Lowered(stages: stage+, temporaries: Buffer*)
-    stage   ::= Nest | ScanNest
+    stage   ::= Nest | ScanNest | HistogramNest
     nest    ::= Nest(program, loops, threads, tile, accumulate, packs, results)
     scan    ::= ScanNest(program, dim, block, rows)
+    histo   ::= HistogramNest(program, form, shared, copies)
 
 before   a program with cc, pw and ps dimensions, three phases with an order and assignment each
 after    loops in execution order; every program of a stage has either no ps dimension (``Nest``), or one ps
@@ -31,10 +32,11 @@ import math
 from dataclasses import dataclass, replace
 
 from lowering.domains import read_in_boxes
+from lowering.histogram import OneHot, one_hot
 from lowering.machine import Machine, SystemModel
 from lowering.parameters import Configuration, Layout, Level, output_buffers
-from mdh_core.combine import CC, CombineOp
-from mdh_core.expr import Affine, Load, Operand, Result, Type, stmt_exprs, walk
+from mdh_core.combine import CC, CombineOp, linear_operator
+from mdh_core.expr import Affine, Constraint, Load, Operand, Result, ScalarType, Type, stmt_exprs, walk
 from mdh_core.ir import (
     Access,
     Buffer,
@@ -121,7 +123,23 @@ class ScanNest:
     rows: tuple[str, ...]
 
 
-Stage = Nest | ScanNest
+@dataclass(frozen=True, slots=True)
+class HistogramNest:
+    """Every point visits the one cell that it contributes to; see ``lowering.histogram``.
+
+    dims    the dimensions looped over, outermost first
+    shared  whether threads share the first of them
+    copies  private copies of the cells, one per part of the first dimension; 0: all parts use the array
+    """
+
+    program: MdhProgram
+    form: OneHot
+    dims: tuple[str, ...]
+    shared: bool
+    copies: int
+
+
+Stage = Nest | ScanNest | HistogramNest
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +198,9 @@ def lower(program: MdhProgram, c: Configuration, machine: Machine, tag: str = ""
         mapped, program = _mapped(program, temporaries)
         stages.append(_nest(mapped, scalar, c, machine))
         scalar = recompose
+    form = one_hot(program) if decompose == scalar == recompose else None
+    if form is not None:
+        return Lowered((_histogram(program, form, scalar, machine),), tuple(temporaries))
     for p in _scans_split(program, temporaries):
         scanned = p.hom.dims_of("ps")
         stages.append(_scan(p, scanned[0], scalar) if scanned else _nest(p, scalar, c, machine))
@@ -213,8 +234,12 @@ def _decomposed(
         t = program.buffer(access.buffer).type
         copy = _temporary(f"mdh_operand{k}", t, used, temporaries)
         at = tuple(Affine.of(d) for d in used)
+        others = (d.size for d in program.hom.dims if d.name not in used)
         hom = MdHom(
-            tuple(program.dim(d) for d in used), ScalarFunction((Operand(0, t),)), (CC,) * len(used)
+            tuple(program.dim(d) for d in used),
+            ScalarFunction((Operand(0, t),)),
+            (CC,) * len(used),
+            domain=tuple(Constraint(n.span - 1) for n in others if not n.constant),  # else nothing is read
         )
         copies.append(
             replace(
@@ -312,18 +337,51 @@ def _scans_split(program: MdhProgram, temporaries: _Temporaries) -> list[MdhProg
     return [first, *_scans_split(rest, temporaries)]
 
 
-def _scan(program: MdhProgram, dim: Dim, phase: _Phase) -> ScanNest:
-    """Threads share the cc dimensions if the configuration says so, else the scanned one."""
-    threaded = [
+def _threaded(phase: _Phase) -> list[tuple[int, str]]:
+    """The levels that threads share, in the order of the phase."""
+    return [
         (layer, d)
         for layer, d in phase.order
         if phase.roles[layer, d] == "threads" and (layer == 0 or phase.parts[layer, d] > 1)
     ]
+
+
+def _histogram(program: MdhProgram, form: OneHot, phase: _Phase, machine: Machine) -> HistogramNest:
+    """Threads share a concatenated dimension if the configuration says so, else parts of a reduced one."""
+    names = tuple(d.name for d in program.hom.dims if d.name not in form.cells)
+    threaded = [d for _, d in _threaded(phase) if d in names]
+    rows = [d for d in threaded if program.op(d).kind == "cc"]
+    function = program.hom.function
+    keeps_order = program.fp == "exact" and function is not None and not function.exact
+    first = next(iter(rows or ([] if keeps_order else threaded)), None)
+    if first is None:
+        return HistogramNest(program, form, names, False, 0)
+    dims = (first, *(d for d in names if d != first))
+    return HistogramNest(program, form, dims, True, 0 if rows else max(machine.cores, 2))
+
+
+def is_linear_recurrence(program: MdhProgram) -> bool:
+    """Whether a scan is ``s = factor*s + term`` from a given start, of which only ``s`` is stored."""
+    function, t = program.hom.function, program.component_types[-1]
+    if not isinstance(t, ScalarType) or function != linear_operator(t) or None in program.out.initial:
+        return False
+    used = {n.component for s in program.out.stores for n in walk(s.value) if isinstance(n, Result)}
+    return used <= {1}
+
+
+def _scan(program: MdhProgram, dim: Dim, phase: _Phase) -> ScanNest:
+    """Threads share the cc dimensions if the configuration says so, else the scanned one.
+
+    A function that does not commute is scanned in blocks only as a linear recurrence: there the emitted
+    code tests whether composed maps do for the iterations, see ``emit.linear_text``.
+    """
+    threaded = _threaded(phase)
     rows = tuple(d.name for d in program.hom.dims_of("cc") if any(e == d.name for _, e in threaded))
     on_dim = [layer for layer, d in threaded if d == dim.name]
     function = program.hom.function
     keeps_order = program.fp == "exact" and function is not None and not function.exact
-    if rows or not on_dim or keeps_order:
+    in_blocks = function is None or function.commutative or is_linear_recurrence(program)
+    if rows or not on_dim or keeps_order or not in_blocks:
         return ScanNest(program, dim.name, None, rows)
     size = math.prod(phase.parts[k, dim.name] for k, d in phase.order if d == dim.name and k > on_dim[0])
     return ScanNest(program, dim.name, max(size, 256), ())

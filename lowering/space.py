@@ -28,6 +28,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lowering.domains import read_in_boxes, shares
+from lowering.histogram import OneHot, one_hot
 from lowering.machine import Machine
 from lowering.parameters import (
     Configuration,
@@ -259,7 +260,17 @@ def _thread_choices(f: Facts) -> tuple[str, ...]:
     return tuple(dict.fromkeys(choices)) or ("",)
 
 
+def _histogram_threads(f: Facts, form: OneHot) -> tuple[str, ...]:
+    """Concatenated dimensions with threads of their own cells, the longest reduced one with copies, none."""
+    rows = [d for d in f.cc if d not in form.cells and f.sizes[d] > 1]
+    parts = [] if _keeps_order(f) else sorted(f.pw, key=lambda d: -f.sizes[d])[:1]
+    return (*rows, *parts, "")
+
+
 def _space(f: Facts, machine: Machine) -> Space:
+    form = one_hot(f.program)
+    if form is not None:
+        return Space((("threads", _histogram_threads(f, form)),))
     v = vector_length(f, machine)
     vectors = vector_candidates(f)
     parameters: list[tuple[str, tuple[int | str, ...]]] = [
@@ -522,6 +533,9 @@ def _is_legal(f: Facts, machine: Machine, point: Point) -> bool:
 
 def _seeds(f: Facts, machine: Machine) -> list[Point]:
     """Points worth comparing: every thread choice and vector dimension with usual register tiles."""
+    form = one_hot(f.program)
+    if form is not None:
+        return [{"threads": d} for d in _histogram_threads(f, form)]
     v = vector_length(f, machine)
     small = [d for d in f.pw if 1 < f.sizes[d] <= 8]
     unrolled = min(len(small), 2) if math.prod(f.sizes[d] for d in small[-2:]) <= 64 else min(len(small), 1)
@@ -661,8 +675,22 @@ def _footprint(f: Facts) -> int:
     return total
 
 
+def _histogram_cost(f: Facts, form: OneHot, machine: Machine, point: Point) -> float:
+    """Every point finds its cell; private copies are filled and combined besides."""
+    d = str(point["threads"])
+    points = math.prod(n for x, n in f.sizes.items() if x not in form.cells)
+    cells = math.prod(f.sizes[x] for x in f.cc)
+    cores = 1 if not d else min(machine.cores, max(1, f.sizes[d]))
+    copies = 2e-9 * cells * cores if d in f.pw else 0.0
+    strided = 1e-9 * points if d in f.cc and f.pw else 0.0  # the reduced data are read once per thread
+    return points * (1e-9 + _operations(f) * 1e-10) / cores + copies + strided + (5e-6 if d else 0.0)
+
+
 def _cost(f: Facts, machine: Machine, point: Point) -> float:
     """Seconds of one program at a point: the slower of computing and memory, and what they add."""
+    form = one_hot(f.program)
+    if form is not None:
+        return _histogram_cost(f, form, machine, point)
     v = vector_length(f, machine)
     vector, lanes = str(point.get("vector", "-")), int(point.get("lanes", 1))
     rows = math.prod(int(point.get(f"rows_{d}", 1)) for d in f.cc)

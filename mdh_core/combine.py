@@ -32,14 +32,16 @@ from mdh_core.expr import (
 
 @dataclass(frozen=True, slots=True)
 class CombineFunction:
-    """An associative and commutative function on tuples of component values.
+    """An associative function on tuples of component values.
 
-    name       as in a directive and in reports: ``+``, ``max``, ``argmin``, ``(+, max)``, a C name
-    types      one per component
-    values     one expression per component over ``Var('l0')..`` and ``Var('r0')..``
-    identity   one constant per component, or None where no neutral element is known
-    exact      False where reordering changes the result in the last digits (floating-point + and *)
-    promised   True for a user's function: its laws are the user's word, and are tested
+    name         as in a directive and in reports: ``+``, ``max``, ``argmin``, ``(+, max)``, a C name
+    types        one per component
+    values       one expression per component over ``Var('l0')..`` and ``Var('r0')..``
+    identity     one constant per component, or None where no neutral element is known
+    exact        False where regrouping changes the result in the last digits (floating-point + and *)
+    promised     True for a user's function: its laws are the user's word, and are tested
+    commutative  False where the operands' order matters: such a function goes with one ``ps`` dimension
+                 only, whose parts are combined in the order of their indices
     """
 
     name: str
@@ -48,6 +50,7 @@ class CombineFunction:
     identity: tuple[Const, ...] | None = None
     exact: bool = True
     promised: bool = False
+    commutative: bool = True
 
     @property
     def arity(self) -> int:
@@ -129,7 +132,7 @@ def _extremum(comparison: str, e: tuple[Var, Var], t: ScalarType) -> Expr:
 
 
 _Value = Callable[[tuple[Var, Var], ScalarType], Expr]
-_Identity = Callable[[ScalarType], Const]
+_Identity = Callable[[ScalarType], Const | None]
 
 # name -> (value from (left, right) and type, identity from type, the types that it applies to)
 _TABLE: dict[str, tuple[_Value, _Identity, str]] = {
@@ -137,8 +140,8 @@ _TABLE: dict[str, tuple[_Value, _Identity, str]] = {
     "*": (lambda e, t: _infix("*", e, t), lambda t: _number(1, t), "any"),
     "min": (lambda e, t: _extremum("<", e, t), highest, "any"),
     "max": (lambda e, t: _extremum(">", e, t), lowest, "any"),
-    "fmin": (lambda e, t: Call(_suffixed("fmin", t), e, t), highest, "float"),
-    "fmax": (lambda e, t: Call(_suffixed("fmax", t), e, t), lowest, "float"),
+    "fmin": (lambda e, t: Call(_suffixed("fmin", t), e, t), lambda t: None, "float"),
+    "fmax": (lambda e, t: Call(_suffixed("fmax", t), e, t), lambda t: None, "float"),
     "&": (lambda e, t: _infix("&", e, t), _all_ones, "integer"),
     "|": (lambda e, t: _infix("|", e, t), lambda t: _number(0, t), "integer"),
     "^": (lambda e, t: _infix("^", e, t), lambda t: _number(0, t), "integer"),
@@ -164,7 +167,8 @@ def scalar_operator(name: str, t: ScalarType) -> CombineFunction | None:
     """The one-component operator ``name`` on type ``t``; None where it does not apply.
 
     Floating-point ``+`` and ``*`` are associative only up to rounding: ``exact`` is False.
-    ``&& ||`` yield 0 or 1 and are operators on 0/1 values of an integer type.
+    ``&& ||`` yield 0 or 1 and are operators on 0/1 values of an integer type.  ``fmin`` and ``fmax``
+    have no number as identity: NaN is passed over for any of them, infinities too.
     """
     if name not in _TABLE:
         return None
@@ -175,7 +179,8 @@ def scalar_operator(name: str, t: ScalarType) -> CombineFunction | None:
         return None
     e = (left(0, t), right(0, t))
     exact = not (t.is_float and name in ("+", "*"))
-    return CombineFunction(name, (t,), (value(e, t),), (identity(t),), exact)
+    neutral = identity(t)
+    return CombineFunction(name, (t,), (value(e, t),), None if neutral is None else (neutral,), exact)
 
 
 def arg_operator(
@@ -206,6 +211,18 @@ def arg_operator(
         takes_right = Binary("||", takes_right, Binary("&&", equal, tie, INT32), INT32)
     values = tuple(Select(takes_right, right(c, u), left(c, u), u) for c, u in enumerate(types))
     return CombineFunction(name, types, values)
+
+
+def linear_operator(t: ScalarType) -> CombineFunction:
+    """The composition of maps ``s -> factor*s + term``, the left one first, on pairs (factor, term).
+
+    Scanned from ``(0, s0)``, the constant map, the second component is the recurrence
+    ``s = factor*s + term`` from ``s0``.  The order of maps matters, so this does not commute.  (1, 0) is
+    neutral, but not beside an infinity, and is no ``identity`` therefore.
+    """
+    factor = _infix("*", (right(0, t), left(0, t)), t)
+    term = Binary("+", _infix("*", (right(0, t), left(1, t)), t), right(1, t), t)
+    return CombineFunction("linear", (t, t), (factor, term), exact=not t.is_float, commutative=False)
 
 
 def user_operator(f: Function) -> CombineFunction:
@@ -247,4 +264,5 @@ def tuple_operator(parts: tuple[CombineFunction, ...]) -> CombineFunction:
         None if identity is None else tuple(identity),
         all(f.exact for f in parts),
         any(f.promised for f in parts),
+        all(f.commutative for f in parts),
     )

@@ -41,6 +41,8 @@ CODES: dict[str, Code] = _rows(
     ("MDH101", "info", "nest was lifted", "The nest became multi-dimensional homomorphisms; `mdh-lift show` prints them.", 0),
     ("MDH102", "info", "loop runs in order", "An iteration of this loop needs what an earlier one computed, so the loop stays a loop; what stands inside of it is lifted. The reason is that of the code in `show --as json`.", 0),
     ("MDH103", "info", "statements stay as they were", "These statements could not become an `md_hom`; they run as written between the parts that were lifted.", 0),
+    ("MDH104", "info", "neighbouring parts may be one sweep", "These `md_hom`s run over the same points one after the other and could be one, which would read or write less memory. They are kept apart; `show --as json` lists what may be fused under `fusions`.", 0),
+    ("MDH105", "info", "region is not one nest", "The statements between `#pragma scop` and `#pragma endscop` are not lifted together, for the reason that the message says, so each of its loops is a nest of its own.", 0),
     # 2xx not liftable
     ("MDH201", "error", "index is not affine", "Every subscript must be linear in the loop iterators and sizes plus a constant, for example `2*i + j - 1`."),
     ("MDH202", "error", "loop bound is not supported", "A loop's bounds must not change while the nest runs and must not depend on data or on an outer iterator."),
@@ -76,7 +78,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH410", "error", "combine function is not associative or not commutative", "Random values showed that the declared combine function does not obey the law that the directive promises."),
     ("MDH412", "error", "loop is claimed to be parallel but is not", "An OpenMP or OpenACC directive, read with `--accept`, says that the iterations of a loop are independent; the analysis finds that one needs what another computes, or that all of them write the same variable."),
     ("MDH413", "error", "clause of a directive contradicts the loop", "A `reduction` or `collapse` clause of an OpenMP or OpenACC directive is missing or differs from what the loops do."),
-    ("MDH414", "error", "directive belongs to a parallel region", "`omp for` and `acc loop` share out a loop among threads that run already. The generated code starts its own; use `omp parallel for` or `acc parallel loop`."),
+    ("MDH414", "warning", "nest is not replaced because of a directive", "A call in place of the nest would not do the same: `omp for` and `acc loop` share out a loop among threads that run already, each of which would call; a region may run on a device; a directive above `#pragma mdh` may need a loop next. The nest is checked and shown, not spliced. `omp parallel for` and `acc parallel loop` start threads of their own."),
     ("MDH415", "warning", "assignment combines", "In Python, a function that declares its buffers with `out` and `inp` follows the MDH project: `=` into a cell that does not depend on a reduced dimension combines all values over that dimension, where plain Python would keep the last one. With `+=` and the like both mean the same.", 0),
     # 5xx freshness
     ("MDH501", "error", "splice is stale", "The source nest changed after the generated code was made from it. Run `mdh-lift` on the file again."),

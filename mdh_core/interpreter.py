@@ -7,7 +7,7 @@
 A value of an MDA is the tuple of the components' values.  With ``split`` the index sets are
 divided at random, into scattered subsets too, and the parts' results recombined; that any division
 gives the same result is the homomorphic property, so a program whose operators lack the laws
-shows a difference here.
+shows a difference here.  Where the function does not commute, parts are contiguous and in order.
 
 Domains.  A point outside the domain has no value: its MDA has the index sets of a point and no values,
 and combining takes the other part's.  A position of the result has a value if a point contributed.
@@ -316,7 +316,8 @@ class ProgramRun:
         if not divisible:
             return self.at_point(tuple(indices[0] for indices in index_sets))
         d = rng.choice(divisible)
-        p, q = _two_parts(index_sets[d], rng)
+        function = self.program.hom.combine[d].function
+        p, q = _two_parts(index_sets[d], rng, in_order=function is not None and not function.commutative)
         a, b = (self.fold_parts((*index_sets[:d], part, *index_sets[d + 1 :]), rng) for part in (p, q))
         return self.combined(d, a, b)
 
@@ -387,11 +388,13 @@ class ProgramRun:
         return tuple(v if a is None else c for a, v, c in zip(initial, value, both, strict=True))
 
 
-def _two_parts(indices: Index, rng: random.Random) -> tuple[Index, Index]:
-    """Two non-empty parts: divided at one point, or scattered; in either order."""
-    if rng.random() < 0.5:
+def _two_parts(indices: Index, rng: random.Random, in_order: bool) -> tuple[Index, Index]:
+    """Two non-empty parts: divided at one point, or scattered; in either order unless ``in_order``."""
+    if in_order or rng.random() < 0.5:
         cut = rng.randrange(1, len(indices))
         parts = [indices[:cut], indices[cut:]]
+        if in_order:
+            return parts[0], parts[1]
     else:
         chosen = set(rng.sample(indices, rng.randrange(1, len(indices))))
         parts = [tuple(i for i in indices if (i in chosen) == side) for side in (True, False)]

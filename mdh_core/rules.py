@@ -7,8 +7,9 @@ before holds.
 
 *md_hom is well defined* (mdh.md 2.2) by Lemma 10 where every operator is ``cc`` or ``pw(f)``, and by the
 interchange law, which holds for ``ps(f)`` beside ``pw(f)`` and ``ps(f)``, with one associative and
-commutative ``f`` throughout.  That ``f`` has these laws is a matter of the operator table, or the
-user's word, which ``laws.check_laws`` puts to the test.
+commutative ``f`` throughout.  An ``f`` that does not commute is for one ``ps`` dimension beside ``cc``, so
+that nothing that lowers a ``pw`` dimension needs to keep an order.  That ``f`` has these laws is a matter of
+the operator table, or the user's word, which ``laws.check_laws`` puts to the test.
 
 *No two points share an output position* is decided exactly where that is cheap, see
 ``injective``.  Two stores to one buffer are rejected where their index functions meet for some sizes
@@ -357,6 +358,13 @@ def _one_function(p: MdhProgram) -> Problems:
         yield " and ".join(f"`{f.name}`" for f in functions)
 
 
+def _ordered(p: MdhProgram) -> Problems:
+    f = p.hom.function
+    computing = p.hom.dims_of("pw", "ps")
+    if f is not None and not f.commutative and (p.hom.dims_of("pw") or len(computing) > 1):
+        yield f"`{f.name}` over {', '.join(f'`{d.name}`' for d in computing)}"
+
+
 def _initial(p: MdhProgram) -> Problems:
     f = p.hom.function
     given = [e is not None for e in p.out.initial]
@@ -374,7 +382,7 @@ def _stores_injective(p: MdhProgram) -> Problems:
         sizes = {d.name: d.size.constant for d in p.hom.dims_of("cc", "ps") if d.name not in store.at_last}
         # dimensions that an equality ties together differ together
         tied = [c.value for c in p.hom.domain if c.equality and not c.names & _dims(p, "pw")]
-        if not injective((*store.index, *tied), sizes):
+        if not injective((*store.index, *tied), sizes) and not (p.hom.domain and _kept_apart(p, store)):
             yield f"`{store.buffer}` at ({', '.join(map(str, store.index))})"
 
 
@@ -488,6 +496,15 @@ def collide(p: MdhProgram, s: Store, t: Store) -> bool:
     return not certainly_empty([*equal, *one.rows, *other.rows, *p.assumptions])
 
 
+def _kept_apart(p: MdhProgram, store: Store) -> bool:
+    """Does the domain certainly keep points that differ in a dimension from sharing a position?"""
+    one, other = _placed(p, store, ""), _placed(p, store, "'")
+    same = rows_of(Constraint(a - b, equality=True) for a, b in zip(one.index, other.index, strict=True))
+    both = [*same, *one.rows, *other.rows, *p.assumptions]
+    dims = [d.name for d in p.hom.dims_of("cc", "ps") if d.name not in store.at_last]
+    return all(certainly_empty([*both, Affine.of(d + "'") - Affine.of(d) - 1]) for d in dims)
+
+
 @dataclass(frozen=True, slots=True)
 class _Placed:
     """Where a store writes, and the rows that its points obey; dimensions are marked."""
@@ -535,6 +552,7 @@ STRUCTURE = (
 )
 MEANING = (
     Rule("all reduced and scanned dimensions have the same combine function", _one_function),
+    Rule("a function that does not commute combines one scanned dimension only", _ordered),
     Rule("initial values belong to an operator and its components", _initial),
     Rule("no two points share an output position", _stores_injective),
     Rule("no two stores share an output position", _stores_disjoint),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -114,6 +113,8 @@ def load(file: Path | None) -> Config:
 
 
 def _toml(file: Path) -> dict[str, Any]:
+    import tomllib  # most runs have no configuration file
+
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

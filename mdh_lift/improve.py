@@ -431,7 +431,7 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
     proof = _certificate(work, winner) if stage in _CERTIFIED else None
     refuted = _refuted(work, proof)
     verdict = _verdict(work, winner, stage)
-    spliceable = (not verdict or options.force) and not refuted
+    spliceable = (not verdict or options.force) and not refuted and work.nest.replaceable
     findings += refuted
     if not options.force:  # with --force the summary's figures say it
         findings += verdict

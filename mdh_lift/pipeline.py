@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from frontend_c.lexer import token_hash, tokens
 from frontend_c.preprocess import CompileCommand
-from frontend_c.read import Refused, read
+from frontend_c.read import ReadResult, Refused, apart, read
 from lifter.claims import checked
 from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import LoopNest
@@ -29,7 +29,17 @@ from mdh_lift import compile_command, macros
 from mdh_lift.config import Config
 from mdh_lift.files import is_python, read_source
 from mdh_lift.findings import Finding
-from mdh_lift.splice import Original, Region, SplicePart, original, region_name, regions, revert, splice
+from mdh_lift.splice import (
+    Original,
+    Region,
+    SplicePart,
+    kinds_of_regions,
+    original,
+    region_name,
+    regions,
+    revert,
+    splice,
+)
 from mdh_lift.within import Broken, TooLong, each_within
 from tuning import lock as locks
 
@@ -74,14 +84,18 @@ class NestReport:
     line_of: Callable[[Span], int] = field(default=lambda span: 0, compare=False, repr=False)  # in the file
 
     @property
+    def replaceable(self) -> bool:
+        """May a call stand in place of the nest?  If not, MDH414 says why."""
+        return not any(f.diagnostic.code == "MDH414" for f in self.findings)
+
+    @property
     def splice_state(self) -> str:
         """ "" (nothing spliced), "fresh", "stale" or "edited"."""
         if not self.regions:
             return ""
         if any(r.state == "edited" for r in self.regions):
             return "edited"
-        stale = len(self.regions) != 2 or any(f.diagnostic.code == "MDH501" for f in self.findings)
-        return "stale" if stale else "fresh"
+        return "stale" if any(f.diagnostic.code == "MDH501" for f in self.findings) else "fresh"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +138,9 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
     result = read(text, command, options.config.lift.accept)  # SourceFile -> LoopNests, each with exact spans
     found = regions(source.data)
     place = _Place(source, bare)
-    lifted = _lifted_within(result.nests, options.config.lift.seconds)  # LoopNest -> LiftedNest
+    lifted, refused = _whole_or_parts(result, options.config.lift.seconds)  # LoopNest -> LiftedNest
     nests = [_report(place, checked(nest), found) for nest in lifted]
-    nests += [_refused(place, refused, found) for refused in result.refused]
+    nests += [_refused(place, nest, found) for nest in refused]
     nests.sort(key=lambda n: n.line)
     findings = [place.finding(d) for d in result.diagnostics]
     if not any(f.diagnostic.severity == "error" for f in findings):
@@ -184,6 +198,25 @@ def _lifted_within(
                 yield _refused_nest(nest, f"the analysis took longer than {seconds:g} seconds")
             case Broken(reason=reason):
                 yield _refused_nest(nest, f"the analysis ended with {reason}")
+
+
+def _whole_or_parts(result: ReadResult, seconds: float) -> tuple[list[LiftedNest], list[Refused]]:
+    """Every nest lifted; instead of a list of statements that does not lift whole, those parts that do."""
+    lifted: list[LiftedNest] = []
+    refused = list(result.refused)
+    for one in _lifted_within(result.nests, seconds):
+        parts = result.parts.get(one.nest.name, ())
+        if one.status != "refused" or not parts:
+            lifted.append(one)
+            continue
+        told = [apart(part, one.diagnostics) for part in parts]
+        inner = list(_lifted_within([part for part in told if isinstance(part, LoopNest)], seconds))
+        if any(part.status != "refused" for part in inner):
+            lifted += inner
+            refused += [part for part in told if isinstance(part, Refused)]
+        else:
+            lifted.append(one)
+    return lifted, refused
 
 
 def _refused_nest(nest: LoopNest, message: str) -> LiftedNest:
@@ -249,7 +282,8 @@ def _report(place: _Place, lifted: LiftedNest, found: Sequence[Region]) -> NestR
     nest = lifted.nest
     own = tuple(r for r in found if r.name == region_name(short_name(nest.name)))
     findings = [place.finding(d) for d in lifted.diagnostics]
-    findings += _freshness(place.source, own, source_hash(place.bare.data, nest))
+    kinds = kinds_of_regions(nest.several)
+    findings += _freshness(place.source, own, source_hash(place.bare.data, nest), kinds)
     at = nest.directive_span if nest.directive_span else nest.span
     return NestReport(
         nest.name, place.line_of(at), lifted.status, lifted, own, tuple(findings), place.line_of
@@ -281,16 +315,18 @@ def source_hash(data: bytes, nest: LoopNest) -> str:
     return hashlib.sha256(repr((nest_tokens, types, nest.functions)).encode()).hexdigest()[:16]
 
 
-def _freshness(source: SourceFile, own: Sequence[Region], current: str) -> list[Finding]:
-    """What is wrong with the regions of a nest whose source hash is ``current``."""
+def _freshness(
+    source: SourceFile, own: Sequence[Region], current: str, kinds: Sequence[str] = ()
+) -> list[Finding]:
+    """What is wrong with the regions of a nest of source hash ``current``; ``kinds``: those it needs."""
     found = []
     for region in own:
         if region.state == "edited":
             headline = f"generated {region.kind} of `{region.name}` was edited"
             advice = "`--force` overwrites the edit, `mdh-lift revert -w` drops it"
             found.append(_about(source, region, "MDH502", headline, advice))
-    if own and len(own) != 2:
-        found.append(_stale(source, own[-1], "one of its two regions is missing"))
+    if own and kinds and sorted(r.kind for r in own) != sorted(kinds):
+        found.append(_stale(source, own[-1], f"it has {len(own)} of its {len(kinds)} regions"))
     elif any(r.source != current for r in own):
         found.append(_stale(source, own[-1], "the nest changed after it was made"))
     return found
@@ -358,6 +394,7 @@ def splice_part(report: FileReport, nest: LoopNest, kernel: Kernel, after: str =
         after,
         macros.condition(text, report.command, nest.function_span, nest.span),
         source_hash(text.data, nest),
+        nest.span.end if nest.several else None,
     )
 
 

@@ -16,7 +16,6 @@ from typing import TypeVar
 
 import click
 import msgspec
-import platformdirs
 
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_core.source import SourceFile
@@ -282,6 +281,8 @@ def _split(name: str) -> tuple[str, str, str]:
 
 def write_crash_report(error: BaseException) -> Path:
     """Path of a new file with the traceback and the versions."""
+    import platformdirs  # not needed where all is well
+
     lines = [
         f"mdh-lift {VERSION}",
         f"python {sys.version}",

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, NestStmt
-from lowering.lower import Nest, Stage, lower
+from lowering.lower import HistogramNest, Nest, Stage, lower
 from mdh_core.expr import Affine
 from mdh_core.ir import MdhProgram
 from mdh_core.show import c_like, c_style, show, statements
@@ -86,6 +86,12 @@ def _low(lifted: LiftedNest) -> Iterator[str]:
 def _stages(stages: Sequence[Stage]) -> Iterator[str]:
     for number, stage in enumerate(stages):
         yield f"stage {number}: {stage.program.name}"
+        if isinstance(stage, HistogramNest):
+            cells = ", ".join(stage.form.cells)
+            how = f"{stage.copies} private copies" if stage.copies else "one array"
+            shared = f", threads share {stage.dims[0]}" if stage.shared else ""
+            yield f"  loops over {', '.join(stage.dims)}{shared}; {cells} computed at each point, {how}"
+            continue
         if not isinstance(stage, Nest):
             yield f"  scan over {stage.dim}, blocks of {stage.block}, {stage.rows} rows"
             continue

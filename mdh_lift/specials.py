@@ -7,7 +7,8 @@ NaN, infinities, zeros of both signs, denormal numbers
     * sums and products have a NaN or an infinity in every order or in none, as long as finite values are
       exact (small integers, no denormal numbers: their products would underflow in some orders only);
     * minima and maxima of values that are read, not computed, are determined but for NaN (``a < b`` is
-      false, whichever is NaN) and for the sign of zeros; so are their positions;
+      false, whichever is NaN) and for the sign of zeros; so are their positions; ``fmin`` and ``fmax`` pass
+      over NaN in every order;
     * laws that a directive promises say nothing about special values.
 
     Values that become integers or decide about a loop must be neither NaN nor infinite.
@@ -118,14 +119,16 @@ def _floats(
     if not_finite and names <= {"+", "*"}:
         return (_NAN, _INFINITY, _ZEROS)
     computed = any(map(_computes_floats, expressions))
+    if not_finite and names <= {"fmin", "fmax"} and not computed:
+        return (_NAN, _INFINITY, _ZEROS, _DENORMAL)
     if not_finite and not names & {"+", "*"} and not computed:
         return (_INFINITY, _ZEROS, _DENORMAL)
     return (_ZEROS,)
 
 
 def _may_be_denormal(lifted: LiftedNest, combined: Sequence[CombineFunction]) -> bool:
-    if _loops_on_data(lifted.nest.body) or any(f.promised for f in combined):
-        return False
+    if _loops_on_data(lifted.nest.body) or any(f.promised or not f.commutative for f in combined):
+        return False  # products of denormal numbers, in any order, keep no digit
     return not combined or subjects.data_style(lifted) == "sum"
 
 

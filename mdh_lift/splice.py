@@ -9,9 +9,10 @@ before    #pragma mdh                    after     #pragma mdh
                                                    for (...)
                                                        ...
 
-and the kernel, likewise marked, before the enclosing function.  A splice only ever *inserts*: the
-bytes of the original stand as they were, in their order, so that ``revert`` deletes the regions and has
-the original again, whatever its line endings and encoding.
+and the kernel, likewise marked, before the enclosing function.  Where a nest is several statements, the
+call ends in ``else {`` and a third region, behind them, holds the brace that closes it.  A splice only
+ever *inserts*: the bytes of the original stand as they were, in their order, so that ``revert`` deletes the
+regions and has the original again, whatever its line endings and encoding.
 
     region ::= lead begin-marker ... end-marker newline
     lead   ::= white space of the same line | newline       (newline: the marker says lead=newline)
@@ -37,7 +38,7 @@ OFF_SWITCH = "MDH_LIFT_OFF"
 
 _MARKER = re.compile(
     rb"^(?P<indent>(?:\xef\xbb\xbf)?[ \t\f\v]*)"
-    rb"(?P<comment>/\* mdh-lift (?P<edge>begin|end) (?P<name>\S+) (?P<kind>kernel|call)"
+    rb"(?P<comment>/\* mdh-lift (?P<edge>begin|end) (?P<name>\S+) (?P<kind>kernel|call|close)"
     rb"(?P<rest>(?: [a-z]+=\S+)*) \*/)"
     rb"[ \t\f\v]*(?P<newline>\r?\n|\r?\Z)",
     re.MULTILINE,
@@ -56,6 +57,7 @@ class SplicePart:
     after     C statements that run after a successful call (final values of iterators)
     condition preprocessor expression that must also hold, such as ``(N) == 1024``
     source    hash of the nest's tokens
+    end       offset after a nest of several statements; None where it is one statement
     """
 
     name: str
@@ -66,6 +68,12 @@ class SplicePart:
     after: str = ""
     condition: str = ""
     source: str = ""
+    end: int | None = None
+
+
+def kinds_of_regions(several: bool) -> tuple[str, ...]:
+    """The regions of a nest of one or several statements."""
+    return ("kernel", "call", "close") if several else ("kernel", "call")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,7 @@ class Region:
     """
 
     name: str
-    kind: str  # "kernel" | "call"
+    kind: str  # "kernel" | "call" | "close"
     span: Span
     marker: Span
     state: str  # "fresh" | "edited" | "damaged"
@@ -278,20 +286,44 @@ def _insertions(data: bytes, part: SplicePart) -> list[_Insertion]:
     name = region_name(part.name)
     guard = f"#if !defined({OFF_SWITCH}) && ({part.condition})" if part.condition else f"#ifndef {OFF_SWITCH}"
     after = f" {part.after.strip()} " if part.after.strip() else " "
-    bodies = (
-        ("kernel", part.function, [guard, *part.kernel.strip("\n").splitlines(), "#endif"]),
-        ("call", part.nest, [guard, f"if ({part.call}) {{{after}}} else", "#endif"]),
-    )
-    return [_insertion(data, name, kind, at, body, part.source) for kind, at, body in bodies]
+    brace = "" if part.end is None else " {"
+    found = [
+        _insertion(data, name, kind, at, body, part.source)
+        for kind, at, body in (
+            ("kernel", part.function, [guard, *part.kernel.strip("\n").splitlines(), "#endif"]),
+            ("call", part.nest, [guard, f"if ({part.call}) {{{after}}} else{brace}", "#endif"]),
+        )
+    ]
+    if part.end is not None:
+        at, indent = _line_after(data, part.end), _indent(data, part.nest)
+        found.append(_insertion(data, name, "close", at, [guard, "}", "#endif"], part.source, indent))
+    return found
 
 
-def _insertion(data: bytes, name: str, kind: str, at: int, body: list[str], source: str) -> _Insertion:
-    """A region before the line on which ``at`` stands, or, inside a line, on lines of its own."""
+def _line_after(data: bytes, at: int) -> int:
+    """The line after an offset; the offset itself where more stands on its line."""
+    end = data.find(b"\n", at) + 1
+    return end if end and not data[at:end].strip(b" \t\f\v\r\n") else at
+
+
+def _indent(data: bytes, at: int) -> bytes:
+    """The white space at the start of the line of an offset."""
+    line = data[data.rfind(b"\n", 0, at) + 1 : at]
+    return line[: len(line) - len(line.lstrip(b" \t\f\v"))]
+
+
+def _insertion(
+    data: bytes, name: str, kind: str, at: int, body: list[str], source: str, own_indent: bytes = b""
+) -> _Insertion:
+    """A region before the line on which ``at`` stands, or, inside a line, on lines of its own.
+
+    ``own_indent``: the indentation at the start of a line, where nothing stands before ``at``.
+    """
     eol = _line_ending(data)
     start = data.rfind(b"\n", 0, at) + 1
     if start == 0 and data.startswith(BOM):
         start = len(BOM)
-    indent = data[start:at]
+    indent = data[start:at] or own_indent
     if indent.strip(b" \t\f\v"):
         start, indent, lead, attribute = at, b"", eol, " lead=newline"
         if data[at - 1 : at] == b"\r":  # revert takes CR LF for one line ending

@@ -59,8 +59,8 @@ def subject_of(lifted: LiftedNest, data: bytes, path: str, nest_text: bytes = b"
         data,
         path,
         nest.function_span.end,
-        nest_text or data[nest.span.start : nest.span.end],
-        data[: nest.span.start].count(b"\n") + 1,
+        _statement(nest, nest_text or data[nest.span.start : nest.span.end]),
+        data[: nest.span.start].count(b"\n") + 1 - nest.several,
         tuple(_arguments(lifted)),
         lambda sizes: counts(tuple(sizes.items())),
         lambda sizes: _chain(lifted, sizes),
@@ -68,6 +68,11 @@ def subject_of(lifted: LiftedNest, data: bytes, path: str, nest_text: bytes = b"
         lambda sizes: _index_data(lifted, sizes, counts(tuple(sizes.items())) or {}),
         nest.directive.noalias,
     )
+
+
+def _statement(nest: LoopNest, text: bytes) -> bytes:
+    """The text of a nest as one statement."""
+    return b"{\n" + text + b"\n}" if nest.several else text
 
 
 def preprocessed_nest(nest: LoopNest, source: SourceFile, command: CompileCommand) -> bytes:
@@ -244,6 +249,11 @@ def _needed(lifted: LiftedNest, params: Mapping[str, int]) -> dict[str, int] | N
             if found is not None and found[0][0] < 0:
                 return None
         buffers = {b.name: b for b in leaf.buffers}
+        if isinstance(leaf, MdhProgram):
+            for (name, t), _ in uses.cells(leaf):
+                cells = buffers[name].extents[t]
+                if cells is not None and cells.evaluate(dict(params)) <= 0:
+                    return None  # a position that is computed has no cell to go to
         extents: dict[str, list[int]] = {b.name: [0] * b.rank for b in leaf.buffers}
         touched: set[str] = set()
         for use in uses.uses(leaf, loops):
@@ -337,10 +347,12 @@ def _index_data(lifted: LiftedNest, sizes: Sizes, counts: Mapping[str, int]) -> 
                 n = extent.evaluate(params)
             else:
                 n = counts.get(use.buffer, 1) // max(1, math.prod(inner))
+            numbers = {name: (value, value) for name, value in params.items()}
+            first, below = use.range_of_sources(n, numbers)
             for name in use.sources & known:
-                before = found.get(name, IndexData(n))
-                ascending = before.ascending or name in use.running
-                found[name] = IndexData(max(1, min(n, before.below)), ascending)
+                before = found.get(name, IndexData(below, first=first))
+                ascending, start = before.ascending or name in use.running, max(first, before.first)
+                found[name] = IndexData(max(start + 1, min(below, before.below)), ascending, start)
     return found
 
 
@@ -405,7 +417,9 @@ def data_style(lifted: LiftedNest) -> str:
     """
     functions = [p.hom.function for p in lifted.programs if p.hom.function is not None]
     names = {part.strip(" ()") for f in functions for part in f.name.split(",")}
-    if "*" in names:
+    # signed recurrences would overflow, too
+    recurrences = [t for f in functions if not f.commutative for t in f.types]
+    if "*" in names or any(isinstance(t, ScalarType) and t.kind == "int" for t in recurrences):
         return "product"
     given = {p.name for p in lifted.nest.params} | {x.iterator for x in _loops(lifted.nest.body)}
     if any(_divides(e, given) for e in _expressions(lifted.nest.body)):

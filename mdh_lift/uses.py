@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from emit.host_text import Leaf, Loops, known_index
+from lowering.histogram import one_hot
 from mdh_core.expr import (
     Affine,
     Assign,
@@ -31,6 +32,7 @@ from mdh_core.expr import (
     Var,
     While,
     children,
+    rewrite,
     stmt_exprs,
     substitute,
     variables,
@@ -39,6 +41,8 @@ from mdh_core.expr import (
 from mdh_core.ir import MdhProgram, Size, Store
 
 Points = tuple[Constraint, ...]
+_SHIFT = 64  # the greatest first index that is looked for (1 for arrays that count from 1)
+_SCALE = 1 << 16  # the greatest factor by which indices are divided
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,12 @@ def interval(e: Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int] 
         case Binary(op="+" | "-" | "*" | "/" | "%" as op, a=a, b=b):
             x, y = interval(a, ranges), interval(b, ranges)
             return None if x is None or y is None else _combined(op, x, y)
+        case Binary(op=">>", a=a, b=Const(value=int(shift))) if 0 <= shift < 64:
+            x = interval(a, ranges)
+            return None if x is None else (x[0] >> shift, x[1] >> shift)
+        case Binary(op="&", a=a, b=Const(value=int(mask))) if mask >= 0:
+            x = interval(a, ranges)
+            return None if x is None else (0, mask if x[0] < 0 else min(mask, x[1]))
         case _:
             return None
 
@@ -177,16 +187,44 @@ class DataIndex:
     """Dimension ``position`` of ``buffer`` is indexed by values of ``sources``.
 
     ``running``: sources that bound a loop over the index (``rowptr[i]`` to ``rowptr[i + 1]``).
+    ``value``: the index over variables that are named as the sources, where it is that simple.
     """
 
     buffer: str
     position: int
     sources: frozenset[str]
     running: frozenset[str]
+    value: Expr | None = None
+
+    def range_of_sources(self, extent: int, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+        """``(first, below)``: the values from which the index gets where the extent allows it.
+
+        ``ranges``: of the other variables.  What is not known to be smaller is taken to be the extent.
+        """
+        if self.value is None or not variables(self.value) & self.sources:
+            return 0, extent
+
+        def index(low: int, high: int) -> tuple[int, int] | None:
+            assert self.value is not None
+            return interval(self.value, {**ranges, **dict.fromkeys(self.sources, (low, high))})
+
+        first = next((k for k in range(_SHIFT) if (x := index(k, k)) is not None and x[0] >= 0), None)
+        if first is None or index(first, first) is None:
+            return 0, extent
+        fits, fails = first, first + _SCALE * max(extent, 1)
+        while fails - fits > 1:
+            middle = (fits + fails) // 2
+            x = index(first, middle)
+            if x is not None and x[0] >= 0 and x[1] < extent:
+                fits = middle
+            else:
+                fails = middle
+        return first, fits + 1
 
 
 def data_indices(leaf: Leaf) -> Iterator[DataIndex]:
     """The indices that are read from memory, directly or through local variables."""
+    positions = dict(cells(leaf)) if isinstance(leaf, MdhProgram) else {}
     if isinstance(leaf, MdhProgram):
         body, results = leaf.hom.scalar.body, leaf.hom.scalar.results
         accesses = [a.buffer for a in leaf.inp.accesses]
@@ -226,6 +264,21 @@ def data_indices(leaf: Leaf) -> Iterator[DataIndex]:
                     pass
 
     note(body, False)
+    values = _locals(body)
+
+    def over_sources(e: Expr) -> Expr:
+        def one(n: Expr) -> Expr | None:
+            if isinstance(n, Operand):
+                return Var(accesses[n.access], n.type)
+            return Var(n.buffer, n.type) if isinstance(n, Load) else None
+
+        return rewrite(substitute(e, values), one)
+
+    for (buffer, position), e in positions.items():
+        found = list(sources(e))
+        if found:
+            running = frozenset(b for b, runs in found if runs)
+            yield DataIndex(buffer, position, frozenset(b for b, _ in found), running, over_sources(e))
     for e in (*stmt_exprs(body), *results):
         for n in walk(e):
             if not isinstance(n, Load):
@@ -234,4 +287,15 @@ def data_indices(leaf: Leaf) -> Iterator[DataIndex]:
                 found = list(sources(i))
                 if found:
                     running = frozenset(b for b, runs in found if runs)
-                    yield DataIndex(n.buffer, position, frozenset(b for b, _ in found), running)
+                    names = frozenset(b for b, _ in found)
+                    yield DataIndex(n.buffer, position, names, running, over_sources(i))
+
+
+def cells(p: MdhProgram) -> Iterator[tuple[tuple[str, int], Expr]]:
+    """Positions at which a histogram accumulates, with their values."""
+    form = one_hot(p)
+    for test in () if form is None else form.tests:
+        (store,) = p.out.stores
+        for k, a in enumerate(store.index):
+            if test.dim and a == Affine.of(test.dim):
+                yield (store.buffer, k), test.value

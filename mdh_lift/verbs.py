@@ -86,13 +86,14 @@ def _refuse_python(target: Target) -> None:
 
 def nest_json(nest: NestReport) -> dict[str, object]:
     """The published shape of a nest (``schema_version`` 1)."""
-    described = to_json(nest.lifted, line_of=nest.line_of) if nest.lifted is not None else {"program": []}
+    described = to_json(nest.lifted, line_of=nest.line_of) if nest.lifted is not None else {}
     return {
         "name": nest.name,
         "file": nest.name.rsplit("::", 2)[0],
         "line": nest.line,
         "status": nest.status,
-        "program": described["program"],
+        "program": described.get("program", []),
+        "fusions": described.get("fusions", []),
         "splice": nest.splice_state,
         "diagnostics": [f.as_json() for f in nest.findings],
     }
@@ -403,6 +404,8 @@ def _improved(
         return None
     if nest.splice_state == "edited" and stage in ("all", "splice") and not options.force:
         return None  # MDH502 is among its findings
+    if not nest.replaceable and stage in ("all", "tune", "splice"):
+        return None  # MDH414 is among its findings
     with progress(session, nest.name) as tell:
         from mdh_lift import improve
 

@@ -17,24 +17,41 @@ from pathlib import Path
 import pytest
 
 from certify import certificate as certificates
-from certify.certificate import certificate
+from certify.certificate import certificate, program_certificate
 from certify.obligations import PROVED, REFUTED
 from certify.operators import identity
 from certify.sets import at_least, find, missing
+from certify.terms import Term, Terms
 from frontend_c.read import CompileCommand, read
 from lifter.lift import LiftedNest, lift
 from lowering.lower import Lowered, Nest, ScanNest, lower
-from lowering.machine import GENERIC
+from lowering.machine import GENERIC, OPENMP
+from lowering.parameters import random_configuration
 from lowering.space import configuration_at, default_point, tuning_space
 from mdh_core.combine import CC, CombineFunction, CombineOp, scalar_operator
 from mdh_core.evaluate import EvaluationError
-from mdh_core.expr import Affine, Binary, Const, Constraint, Expr, Result, ScalarType, Var, substitute
+from mdh_core.expr import (
+    DOUBLE,
+    INT32,
+    UINT16,
+    UINT32,
+    Affine,
+    Binary,
+    Const,
+    Constraint,
+    Expr,
+    Result,
+    ScalarType,
+    Var,
+    substitute,
+)
 from mdh_core.ir import HostLoop, MdhProgram, Size, Step, programs_of
 from mdh_core.source import SourceFile
 from tests.catalogue import EVERYTHING
 from tests.lifting import lifted, one_trial
 
 CORPUS = Path(__file__).parent.parent / "corpus"
+FOUND = Path(__file__).parent / "found"
 LARGEST = 60  # size of every dimension that a configuration is chosen for
 
 # --------------------------------------------------------------------------- the nests
@@ -562,6 +579,63 @@ def stage_faults() -> Iterator[Fault]:
     yield Fault("stages of another program", "softmax", case("softmax").program, soft[::-1])
 
 
+# --------------------------------------------------------------------------- terms
+
+OPERATORS = [
+    *((op, t) for op in ("+", "*", "&", "|", "^") for t in (INT32, UINT32)),
+    *((op, DOUBLE) for op in ("+", "*", "fmin", "fmax", "user")),
+]
+
+
+def operands(op: str, terms: Terms, t: ScalarType, rng: random.Random) -> list[Term]:
+    """Cells, some of them more than once, numbers, and sums and products of cells."""
+    cells = [terms.node("cell", "x", k) for k in range(4)]
+    numbers = [0.1, 0.2, 0.3, 1.5, -3.0, 7.0] if t.is_float else [1, 1, 2, 3, 5, 6]
+    some = [terms.number(rng.choice(numbers), t) for _ in range(3)]
+    sums = [terms.binary(rng.choice("+-"), *rng.sample(cells, 2), t) for _ in range(2)]
+    scaled = [terms.binary("*", some[0], rng.choice(sums), t), terms.unary("-", cells[0], t)]
+    return [*rng.choices(cells, k=4), *some, *sums, *scaled, terms.binary("*", *rng.sample(cells, 2), t)]
+
+
+def combined(op: str, terms: Terms, t: ScalarType, values: Sequence[Term], rng: random.Random) -> Term:
+    """All of them, in some order and some way of bracketing them."""
+    left = rng.sample(values, len(values))
+    while len(left) > 1:
+        k = rng.randrange(len(left) - 1)
+        a, b = left[k : k + 2]
+        call = op.isalpha()
+        left[k : k + 2] = [terms.call(op, (a, b), t) if call else terms.binary(op, a, b, t)]
+    return left[0]
+
+
+@pytest.mark.parametrize(("op", "t"), OPERATORS, ids=lambda x: str(x))
+def test_the_order_of_operands_does_not_matter(op: str, t: ScalarType) -> None:
+    for seed in range(60):
+        rng = random.Random(seed)
+        terms = Terms((op,))
+        values = operands(op, terms, t, rng)
+        whole = combined(op, terms, t, values, rng)
+        assert {combined(op, terms, t, values, rng) for _ in range(5)} == {whole}, terms.text(whole)
+        new = terms.node("cell", "new", 0)
+        assert combined(op, terms, t, [*values, new], rng) != whole or terms.value(whole) is not None
+        odd = [*values, new, new, new]
+        assert combined(op, terms, t, odd, rng) != whole or terms.value(whole) is not None
+
+
+@pytest.mark.parametrize("op", ["+", "-", "*", "&", "|", "^"])
+def test_a_sum_in_a_narrow_cell_is_one_of_narrow_operands(op: str) -> None:
+    """``w = w op x`` converts to ``int`` and back at every step; the operator of the steps does not."""
+    terms = Terms()
+    w, x, y = (terms.node("cell", n, 0) for n in "wxy")
+    step = w
+    for operand in (terms.cast(x, UINT16, INT32), terms.number(3, INT32), terms.cast(y, UINT16, INT32)):
+        step = terms.cast(terms.binary(op, terms.cast(step, UINT16, INT32), operand, INT32), INT32, UINT16)
+    whole = terms.number(3, UINT16)
+    for operand in (x, y):
+        whole = terms.binary("+" if op == "-" else op, whole, operand, UINT16)
+    assert step == terms.binary(op, w, whole, UINT16), (terms.text(step), terms.text(whole))
+
+
 # --------------------------------------------------------------------------- the tests
 
 
@@ -632,6 +706,39 @@ def test_identities() -> None:
         if f is not None:
             shown = identity(f, p.functions, p.name)
             assert shown is None or shown.status != REFUTED, str(shown)
+
+
+def test_equal_elements_under_xor() -> None:
+    """An even number of them leaves the cell as it was; without one of them it is not."""
+    text = SourceFile("f.c", (FOUND / "narrow_choice_combined.c").read_bytes())
+    (nest,) = read(text, CompileCommand(directory=str(FOUND))).nests
+    known = lift(nest)
+    found = certificate(nest, known.program, lowerings(known.programs))
+    assert known.status == "lifted" and found.holds, [str(o) for o in (*found.refuted, *found.unknown)]
+    missing_one = changed(known.program, 0, resized(-1, 3))
+    refuted = certificates.same_computations(nest, missing_one)
+    assert refuted.status == REFUTED, str(refuted)
+
+
+def test_operands_are_copied_only_where_they_are_read() -> None:
+    """Where another dimension is empty the program reads nothing, and neither may a copy of an operand."""
+    p = EVERYTHING["matmul_t"]
+    rng = random.Random(3)
+    refuted = 0
+    for _ in range(12):
+        c = random_configuration(rng, p, OPENMP, fused=False)
+        lowered = lower(p, c, replace(GENERIC, model=OPENMP))
+        found = program_certificate(p, lowered)
+        assert not found.refuted, [str(o) for o in found.refuted]
+        always = tuple(
+            replace(s, program=replace(s.program, hom=replace(s.program.hom, domain=())))
+            for s in lowered.stages
+        )
+        if always != lowered.stages:
+            (wrong,) = program_certificate(p, replace(lowered, stages=always)).refuted
+            assert "at I = 4, J = 0, K = 2: A[0, 0] is touched" in wrong.detail, str(wrong)
+            refuted += 1
+    assert refuted >= 3
 
 
 def test_points_of_sets() -> None:

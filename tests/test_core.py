@@ -858,6 +858,9 @@ WRONG: dict[str, MdhProgram] = {
         CATALOGUE["conv2d"],
         hom=replace(CATALOGUE["conv2d"].hom, combine=(CC, CC, pw(PLUS), pw(operator("*", FLOAT)))),
     ),
+    "does not commute": replace(
+        MATVEC, hom=replace(MATVEC.hom, combine=(CC, pw(replace(PLUS, commutative=False))))
+    ),
     "initial values belong to an operator": replace(
         CATALOGUE["map"], out=replace(CATALOGUE["map"].out, initial=(number(0.0, FLOAT),))
     ),

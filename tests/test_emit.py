@@ -134,6 +134,25 @@ def test_domains_around_vectors_and_blocks(flags: tuple[str, ...], tmp_path: Pat
     _check(cases, tmp_path, flags=flags)
 
 
+def test_operands_that_slide(tmp_path: Path) -> None:
+    """Rows of a convolution share what they read; strided ones do not; exact sums keep their order."""
+    rng = random.Random(5)
+    point = {"threads": "p", "vector": "q", "lanes": 8, "rows_p": 4, "unroll_r": 3, "unroll_s": 2,
+             "block_p": 8, "block_q": 16, "block_r": 0, "block_s": 0, "order": 0}  # fmt: skip
+    cases = []
+    for n, r, s in ((4, 3, 2), (5, 3, 3), (13, 4, 5), (29, 3, 2), (16, 7, 1), (9, 2, 2)):
+        for fp in ("fast", "exact"):
+            p = replace(EVERYTHING["conv2d"], fp=fp)
+            case, expected = _case(p, rng, "default", {"P": n, "Q": n + 11, "R": r, "S": s})
+            sizes = (case.program.sizes(integers(case.params)),)
+            (c,) = configuration_at((case.program,), GENERIC, sizes, point)
+            cases.append((replace(case, configuration=c), expected))
+            text = emit_openmp(KernelRequest("k", "n", (case.program,), (c,), GENERIC)).text
+            assert ("MDH_KEEP(in" in text) == (fp == "fast"), fp
+    _check(cases, tmp_path, flags=WIDE)
+    _check(cases, tmp_path, flags=SANITIZERS)
+
+
 TICKET = program("ticket", "i:N j:N", "cc cc", {"O": INT32, "I": INT32}, "I[i, j]", "O[i, j]", (x(0, INT32),), domain="j < i")
 
 

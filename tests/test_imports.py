@@ -20,7 +20,7 @@ MAY_IMPORT |= {"mdh_lift": set(MAY_IMPORT)}
 # all that the certificate knows of what it certifies: their data types
 DATA = {
     "lifter.loop_nest": {"Loop", "LoopNest", "NestStmt"},
-    "lowering.lower": {"Loop", "Lowered", "Nest", "ScanNest", "Stage"},
+    "lowering.lower": {"Loop", "Lowered", "Nest", "HistogramNest", "ScanNest", "Stage"},
 }
 
 # third-party library -> the one module that may import it ("package.?": any, but only one, of the package;

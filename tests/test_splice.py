@@ -41,7 +41,7 @@ FILLERS = st.sampled_from(
 
 @st.composite
 def sources(draw):
-    """A file, and the function and nest offsets of its nests (bytes)."""
+    """A file, and the function and nest offsets of its nests (bytes), and the ends of some."""
     eol = draw(st.sampled_from(["\n", "\r\n"]))
     mixed = draw(st.booleans())
     ends = st.sampled_from(["\n", "\r\n"]) if mixed else st.just(eol)
@@ -62,8 +62,14 @@ def sources(draw):
         for k in range(draw(st.integers(1, 3))):
             add(draw(BLANKS) + "#pragma mdh@")
             add(draw(st.sampled_from(["", "    ", "\t", "/* here */ ", "// there@    ", " \f ", "if (n) "])))
-            places.append((f"f{f}::{k}", function, len(out)))
-            add("for (int i = 0; i < n; i++)@\ta[i] += 1;" + draw(st.sampled_from(["@", " ", " /* x */@"])))
+            nest = (f"f{f}::{k}", function, len(out))
+            several = draw(st.booleans())
+            add(
+                "for (int i = 0; i < n; i++)@\ta[i] += 1;"
+                + several * draw(st.sampled_from([" n = 0;", "@n++;"]))
+            )
+            places.append((*nest, len(out)) if several else nest)
+            add(draw(st.sampled_from(["@", " /* x */@", "  \t@", " /* y@ */ @", *[" "] * (not several)])))
         add("}")
         add(draw(st.sampled_from(["@", " ", "@@"])))
     add(draw(st.sampled_from(["", "@", "// no final newline"])))
@@ -71,8 +77,10 @@ def sources(draw):
 
 
 def part(place, text="static int k(void)\n{\n    return 0;\n}\n", **rest):
-    name, function, nest = place
+    name, function, nest, *end = place
     stem = name.replace("::", "_")
+    if end:
+        rest["end"] = end[0]
     return SplicePart(
         name, function, nest, text.replace("k(", f"{stem}_mdh("), f"{stem}_mdh()", source="ab12", **rest
     )
@@ -87,6 +95,11 @@ def test_revert_undoes_splice_and_splicing_twice_is_splicing_once(generated):
     assert splice(spliced, parts) == spliced
     assert all(region.state == "fresh" for region in regions(spliced))
     assert [r.name for r in regions(spliced) if r.kind == "call"] == [p.name for p in parts]
+    assert [r.name for r in regions(spliced) if r.kind == "close"] == [p.name for p in parts if p.end]
+    inside, depth = re.sub(rb"/\*.*?\*/", b"", spliced, flags=re.S), 0
+    for brace in re.findall(rb"else \{|^[ \t\f\v]*\}\r?$", inside, re.M):
+        depth += 1 if brace.startswith(b"else") else -1
+        assert depth <= 1
 
 
 @given(sources(), st.data())

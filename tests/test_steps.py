@@ -15,6 +15,7 @@ import pytest
 from emit.c_text import c_type
 from emit.host_text import leaves
 from emit.render import Kernel, KernelRequest, emit_openmp
+from lifter.fusion import fused
 from lowering.machine import GENERIC, OPENMP_L3_SIMD, OPENMP_REG_SIMD, Machine
 from lowering.parameters import Configuration, random_configuration
 from lowering.space import configuration_at, default_point, tuning_space
@@ -41,7 +42,8 @@ from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Sequential, Size, S
 from mdh_lift import iterations
 from mdh_lift.subject import element_counts
 from tests.emitted import FLAGS, _literal, _printed, _value
-from tests.lifting import lifted
+from tests.lifting import lifted, needed_extents
+from tests.test_fusion import OFFERED, choices, nest
 
 SANITIZED = (*FLAGS, "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 CANARY = 32
@@ -344,6 +346,23 @@ def test_emitted_steps_equal_the_interpreter(name: str, kind: str, tmp_path: Pat
         case = NESTS[name](n, rng)
         chosen, machine = configurations(case, kind, rng)
         check(case, chosen, tmp_path, machine)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["temporary between maps", "two reductions and an epilogue", "producer of fewer dimensions", "epilogue of a scan"],
+)
+def test_emitted_fusions_equal_the_interpreter(name: str, tmp_path: Path) -> None:
+    found = nest(OFFERED[name].body)
+    (fusion,) = choices(found, OFFERED[name].temporaries)
+    rng = random.Random(name)
+    params = {"n": 7, "m": 5, "k": 3}
+    extents = needed_extents(found.program, params)
+    assert extents is not None
+    data = {b: values(rng, INT32, *e) for b, e in extents.items()}
+    case = Case(fused(found.program, fusion), params, data)
+    chosen, machine = configurations(case, "random", rng)
+    check(case, chosen, tmp_path, machine)
 
 
 @pytest.mark.parametrize("kind", ["space", "random"])

@@ -10,8 +10,8 @@
      p NAME VALUE                    value of a parameter (others come from the generator)
      c NAME COUNT                    elements of an array
      d NAME STEP                     elements from one diagonal element of an array to the next
-     b NAME BOUND                    an array of indices: values from 0 to BOUND - 1, at random
-     a NAME BOUND                    the same, ascending
+     b NAME BOUND FIRST              an array of indices: values from FIRST to BOUND - 1, at random
+     a NAME BOUND FIRST              the same, ascending
      end
    Results are JSON lines on descriptor FD, so that printing cannot forge them.  The last line is {"done":1}. */
 #define _GNU_SOURCE
@@ -53,7 +53,8 @@ struct spec {
     double budget, hard;      /* seconds: enough with min_rounds; enough in any case */
     double limit;             /* seconds: a candidate slower than this is cut off */
     char value[MAX_ARGS][64]; /* text of a given parameter */
-    unsigned long count[MAX_ARGS], diagonal[MAX_ARGS], below[MAX_ARGS];
+    unsigned long count[MAX_ARGS], diagonal[MAX_ARGS], below[MAX_ARGS]; /* below: how many indices */
+    long first[MAX_ARGS];
     int ascending[MAX_ARGS];
 };
 
@@ -283,7 +284,7 @@ static void put_value(char *p, const struct mdh_field *f, uint64_t h, int data, 
           : data == DENORMAL && mdh_args[a].role != PARAM ? denormal_value(h, f->bits) : real_value(h, data);
         put_real(p, f->bits, absolute ? fabs(v) : v);
     } else if (spec.below[a])
-        put_integer(p, f->bits, (int64_t)(spec.ascending[a]
+        put_integer(p, f->bits, spec.first[a] + (int64_t)(spec.ascending[a]
             ? (double)e / (double)spec.count[a] * (double)spec.below[a] : (double)(h % spec.below[a])));
     else if (f->kind == 3)
         *p = (char)(h >> 13 & 1);
@@ -892,7 +893,10 @@ static void line_of_spec(const char *line)
     else if (!strcmp(word, "c") && n == 3) spec.count[find(a)] = strtoul(b, NULL, 10);
     else if (!strcmp(word, "d") && n == 3) spec.diagonal[find(a)] = strtoul(b, NULL, 10);
     else if ((!strcmp(word, "b") || !strcmp(word, "a")) && n == 3) {
-        spec.below[find(a)] = strtoul(b, NULL, 10);
+        char *rest;
+        const long bound = strtol(b, &rest, 10), first = strtol(rest, NULL, 10);
+        spec.below[find(a)] = bound > first ? (unsigned long)(bound - first) : 1;
+        spec.first[find(a)] = first;
         spec.ascending[find(a)] = word[0] == 'a';
     }
     else if (!strcmp(word, "end")) {

@@ -81,10 +81,11 @@ Arg = ScalarArg | ArrayArg | OuterScalarArg | IteratorArg | DerivedArg
 
 @dataclass(frozen=True, slots=True)
 class IndexData:
-    """Values that are used as indices: from 0 to ``below - 1``, at random or ``ascending``."""
+    """Values that are used as indices: from ``first`` to ``below - 1``, at random or ``ascending``."""
 
     below: int
     ascending: bool = False
+    first: int = 0
 
 
 @dataclass(frozen=True, slots=True)

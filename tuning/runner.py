@@ -663,5 +663,7 @@ def case_text(
     lines += [f"p {name} {value}" for name, value in sizes.items() if name in given]
     lines += [f"c {name} {count}" for name, count in counts.items()]
     lines += [f"d {name} {step}" for name, step in subject.diagonals(integers).items()]
-    lines += [f"{'ba'[x.ascending]} {name} {x.below}" for name, x in subject.indices(integers).items()]
+    lines += [
+        f"{'ba'[x.ascending]} {name} {x.below} {x.first}" for name, x in subject.indices(integers).items()
+    ]
     return "\n".join(lines) + "\nend\n"

@@ -4,6 +4,6 @@ from mdh_lift import mdh
 
 
 @mdh
-def weighted_histogram(ne: "uint64", nb: int, bin: "uint16[:]", weight: "float64[:]", hist: "float64[:]"):
+def weighted_histogram(ne: "uint64", nb: "uint64", bin: "uint16[:]", weight: "float64[:]", hist: "float64[nb]"):
     for e in range(ne):
         hist[bin[e]] += weight[e]

@@ -1,4 +1,4 @@
-//! ordered: i
+//! i: ps(linear)
 /* an assignment inside of a condition carries a value on */
 void f(const int *x, int *y, int n, int t0)
 {

@@ -1,4 +1,4 @@
-//! ordered: i
+//! i: ps(linear)
 /* a polynomial by Horner's rule */
 float f(int n, float x, float *a)
 {

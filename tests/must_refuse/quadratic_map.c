@@ -1,9 +1,9 @@
 //! ordered: i
-/* a linear recurrence */
+/* each value is squared */
 float f(int n, float *a)
 {
     float s = 0;
 #pragma mdh
-    for (int i = 0; i < n; i++) s = 0.9f * s + 0.1f * a[i];
+    for (int i = 0; i < n; i++) s = s * s + a[i];
     return s;
 }

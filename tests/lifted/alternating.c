@@ -1,4 +1,4 @@
-//! ordered: i
+//! i: ps(linear)
 /* the sign of every term depends on how many follow */
 int f(int n, int *a)
 {

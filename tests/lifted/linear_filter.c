@@ -1,4 +1,4 @@
-//! ordered: i
+//! i: ps(linear)
 /* an IIR filter */
 float f(int n, float *a, float *b)
 {

@@ -1,4 +1,4 @@
-//! ordered: i
+//! i: ps(linear)
 /* a random number generator whose numbers are stored */
 unsigned f(int n, unsigned *a)
 {

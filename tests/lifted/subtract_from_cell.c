@@ -1,4 +1,4 @@
-//! ordered: j
+//! i: cc, j: ps(linear)
 /* a reduction into a cell with an operator that is none */
 void f(int n, int m, int *w, int a[n][m])
 {

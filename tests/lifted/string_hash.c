@@ -1,4 +1,4 @@
-//! ordered: i
+//! i: ps(linear)
 /* h * 31 + c */
 unsigned f(int n, unsigned char *a)
 {

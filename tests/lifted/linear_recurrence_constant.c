@@ -1,4 +1,4 @@
-//! ordered: i
+//! i: ps(linear)
 /* a cell needs its new left neighbour */
 void f(int n, float *a)
 {

@@ -1,4 +1,4 @@
-//! ordered: i
+//! i: ps(linear)
 /* from the right to the left */
 void f(int n, int *a)
 {

@@ -1,4 +1,4 @@
-//! ordered: i
+//! i: ps(linear)
 /* two steps back in steps of two */
 void f(int n, int *a)
 {

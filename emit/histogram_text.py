@@ -1,0 +1,198 @@
+"""A ``HistogramNest`` as C: every point finds its cell.
+
+    rows      threads share a concatenated dimension: for (j) for (i) h[cell(i)][j] ⊛= f(i, j)
+    copies    threads share a reduced dimension: each part of it fills private cells, which are combined into
+              the array in the order of the parts.  The number of parts belongs to the configuration, so
+              the grouping depends neither on the number of threads nor on timing.
+    in order  one loop nest, where there are too few points for the copies or no memory for them
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from emit.c_text import affine_text, c_type, constant
+from emit.kernel_text import Context, Lines, repeats_right
+from emit.nest_text import NestText
+from lowering.histogram import Test
+from lowering.lower import HistogramNest, Nest, size_name
+from mdh_core.combine import CombineFunction
+from mdh_core.expr import INT64, Cast, Const, Expr, Operand, ScalarType, variables, walk
+from mdh_core.ir import Dim
+from mdh_core.polytope import rows_of
+
+MIN_POINTS = 1 << 14  # below, starting threads costs more than they save
+PADDING = 64  # bytes between private copies, so that they share no cache line
+
+
+class HistogramText:
+    """Writes one histogram into ``out``."""
+
+    def __init__(self, nest: HistogramNest, context: Context, out: Lines) -> None:
+        self.nest = nest
+        self.context = context
+        self.out = out
+        self.program = nest.program
+        # the operator and names are written as for any nest
+        self.cells = NestText(Nest(nest.program, (), (0, 0), 0, 0, (), "direct"), context, out)
+        (self.type,) = nest.program.component_types
+        self.names = context.names
+
+    @property
+    def function(self) -> CombineFunction:
+        f = self.program.hom.function
+        assert f is not None and f.identity is not None
+        return f
+
+    def write(self) -> None:
+        if any(d.size.constant == 0 for d in self.program.hom.dims):
+            return
+        others = [d for d in self.program.hom.dims if d.name != self.nest.dims[0]]
+        inner = [f"{size_name(d.name)} > 0" for d in others if d.size.constant is None]
+        with ExitStack() as stack:  # so that what a test reads before other loops begin exists
+            if inner:
+                stack.enter_context(self.out.block(f"if ({' && '.join(inner)})"))
+            self._loops()
+
+    def _loops(self) -> None:
+        if not self.nest.shared:
+            self._points(self.nest.dims, None)
+        elif self.nest.copies:
+            self._with_copies()
+        else:
+            total = " * ".join(f"(double){size_name(d)}" for d in self.nest.dims)
+            self.out.add(f"#pragma omp parallel for schedule(static) if ({total} >= {MIN_POINTS})")
+            self._points(self.nest.dims, None)
+
+    # ------------------------------------------------------------------ points
+
+    def _points(self, dims: tuple[str, ...], own: str | None, bounds: tuple[str, str] | None = None) -> None:
+        """Loops over ``dims``; ``own``: the private cells that are meant instead of the array's.
+
+        ``bounds``: where the first loop begins and ends, if not at the dimension's ends.
+        """
+        before = dict(self.context.at)
+        tests = list(self.nest.form.tests)
+        if self.program.hom.domain or self.program.hom.scalar.body:
+            tests, late = [], tests
+        else:
+            late = []
+        with ExitStack() as stack:
+            for k, d in enumerate(dims):
+                v = self.names.new(d)
+                start, end = bounds if bounds and k == 0 else ("0", size_name(d))
+                stack.enter_context(self.out.block(f"for (long {v} = {start}; {v} < {end}; {v}++)"))
+                self.context.at[d] = v
+                while tests and self._names(tests[0].value) <= set(dims[: k + 1]):
+                    self._test(tests.pop(0), stack)
+            self._point([*tests, *late], own, stack)
+        self.context.at = before
+
+    def _names(self, e: Expr) -> set[str]:
+        """The dimensions that a value depends on."""
+        accesses = [self.program.inp.accesses[n.access] for n in walk(e) if isinstance(n, Operand)]
+        names = {n for a in accesses for i in a.index for n in i.names} | variables(e)
+        return names & {d.name for d in self.program.hom.dims}
+
+    def _test(self, test: Test, stack: ExitStack) -> None:
+        if not test.dim:
+            stack.enter_context(self.out.block(f"if ({self.context.scalar(test.value)})"))
+            return
+        v = self.names.new(test.dim)
+        value = test.value if test.value.type == INT64 else Cast(test.value, INT64)
+        self.out.add(f"const long {v} = {self.context.scalar(value)};")
+        stack.enter_context(self.out.block(f"if ({v} >= 0 && {v} < {size_name(test.dim)})"))
+        self.context.at[test.dim] = v
+
+    def _point(self, tests: list[Test], own: str | None, stack: ExitStack) -> None:
+        inside = [f"{affine_text(r, self.context.at)} >= 0" for r in rows_of(self.program.hom.domain)]
+        if inside:
+            stack.enter_context(self.out.block(f"if ({' && '.join(inside)})"))
+        self.out.add(*self.context.printer().statements(self.program.hom.scalar.body))
+        for test in tests:
+            self._test(test, stack)
+        element = self.context.scalar(self.nest.form.element)
+        if repeats_right(self.function):
+            (element,) = self.cells._named([element])
+        (store,) = self.program.out.stores
+        cell = self.context.subscript(store.buffer, store.index) if own is None else f"{own}[{self._at()}]"
+        self.cells.accumulate([cell], [element])
+
+    @property
+    def _cells(self) -> tuple[Dim, ...]:
+        """The concatenated dimensions in the order of the array's subscripts."""
+        (store,) = self.program.out.stores
+
+        def place(d: Dim) -> int:
+            return next((k for k, a in enumerate(store.index) if a.coefficient(d.name)), 0)
+
+        return tuple(sorted(self.program.hom.dims_of("cc"), key=place))
+
+    def _at(self) -> str:
+        """The current cell's number among all cells of the result."""
+        text = ""
+        for d in self._cells:
+            i = self.context.at[d.name]
+            head = f"({text})" if "+" in text else text
+            text = f"{head}*{size_name(d.name)} + {i}" if text else i
+        return text
+
+    # ------------------------------------------------------------------ copies
+
+    def _with_copies(self) -> None:
+        first, parts = self.nest.dims[0], self.nest.copies
+        t = c_type(self.type)
+        cells, pitch, copies = self.names.new("cells"), self.names.new("pitch"), self.names.new("copies")
+        count = "*".join(size_name(d.name) for d in self._cells)
+        points = " * ".join(f"(double){size_name(d)}" for d in self.nest.dims)
+        self.out.add(f"const long {cells} = {count};")
+        self.out.add(f"const long {pitch} = {cells} + {max(1, PADDING // self.type.size)};")
+        worth = f"{points} >= {MIN_POINTS} && {points} >= {2 * parts}.0*{cells}"
+        memory = f"({t} *)__builtin_malloc({parts}*(unsigned long){pitch}*sizeof({t}))"
+        self.out.add(f"{t} *const {copies} = {worth} ? {memory} : 0;")
+        with self.out.block(f"if ({copies})"):
+            part, own, share = self.names.new("part"), self.names.new("own"), self.names.new("share")
+            n = size_name(first)
+            self.out.add(f"const long {share} = ({n} + {parts - 1})/{parts};")
+            self.out.add("#pragma omp parallel for schedule(static, 1)")
+            with self.out.block(f"for (long {part} = 0; {part} < {parts}; {part}++)"):
+                self.out.add(f"{t} *const {own} = {copies} + {part}*{pitch};")
+                c = self.names.new("c")
+                with self.out.block(f"for (long {c} = 0; {c} < {cells}; {c}++)"):
+                    self.out.add(f"{own}[{c}] = {self._neutral()};")
+                end = self.names.new("end")
+                last = f"({part} + 1)*{share}"
+                self.out.add(f"const long {end} = {last} < {n} ? {last} : {n};")
+                self._points(self.nest.dims, own, (f"{part}*{share}", end))
+            self._combined(copies, pitch, cells)
+            self.out.add(f"__builtin_free({copies});")
+            self.out.middle("} else {")
+            self._points(self.nest.dims, None)
+
+    def _combined(self, copies: str, pitch: str, cells: str) -> None:
+        """The array's cells with those of every part, in the order of the parts."""
+        before = dict(self.context.at)
+        (store,) = self.program.out.stores
+        part = self.names.new("part")
+        with ExitStack() as stack:
+            self.out.add(f"#pragma omp parallel for schedule(static) if ({cells} >= {MIN_POINTS})")
+            for d in self._cells:
+                v = self.names.new(d.name)
+                stack.enter_context(self.out.block(f"for (long {v} = 0; {v} < {size_name(d.name)}; {v}++)"))
+                self.context.at[d.name] = v
+            head = f"for (long {part} = 0; {part} < {self.nest.copies}; {part}++)"
+            stack.enter_context(self.out.block(head))
+            cell = self.context.subscript(store.buffer, store.index)
+            element = f"{copies}[{part}*{pitch} + {self._at()}]"
+            if repeats_right(self.function):
+                (element,) = self.cells._named([element])
+            self.cells.accumulate([cell], [element])
+        self.context.at = before
+
+    def _neutral(self) -> str:
+        """What changes no cell: -0.0 for floating-point sums."""
+        assert self.function.identity is not None
+        e = self.function.identity[0]
+        if self.function.name == "+" and isinstance(e.type, ScalarType) and e.type.is_float:
+            e = Const(-0.0, e.type)
+        return constant(e.value, e.type)

@@ -1,0 +1,144 @@
+"""Dimensions of which each point contributes to one cell: the reduction visits that cell only.
+
+before   md_hom(i: pw(+), c: cc),  f(i, c) = (idx[i] == c && x[i] > 0) ? x[i] : 0,  h[c] starts with h[c]
+after    for i: if (x[i] > 0 and idx[i] is in [0, C)) h[idx[i]] += x[i]
+
+``one_hot`` recognises the form: a ``cc`` dimension that the scalar function only compares with a value, and a
+neutral element wherever the two differ.  It holds for a histogram written with a loop over its bins and for
+one that was lifted from ``h[idx[i]] += x[i]`` (``lifter.scatter``).  Work falls from points times cells to
+points; the published form does not have this (mdh.md 3.5).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from mdh_core.expr import (
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    ScalarType,
+    Select,
+    Var,
+    affine_index,
+    as_affine,
+    stmt_exprs,
+    variables,
+)
+from mdh_core.ir import Dim, MdhProgram
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """What must hold for a point to contribute: a condition, or that ``dim``'s index is ``value``."""
+
+    value: Expr
+    dim: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OneHot:
+    """``element`` goes to the cell that the tests name; they are evaluated in this order."""
+
+    tests: tuple[Test, ...]
+    element: Expr
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Dimensions whose index is computed."""
+        return tuple(t.dim for t in self.tests if t.dim)
+
+
+def one_hot(program: MdhProgram) -> OneHot | None:
+    """The form of a program, or None where it has another."""
+    hom, function = program.hom, program.hom.function
+    if function is None or function.arity != 1 or len(program.out.stores) != 1:
+        return None
+    if hom.dims_of("ps") or not hom.dims_of("pw") or not _in_place(program):
+        return None
+    inside = {n for c in hom.domain for n in c.names}
+    inside |= {n for a in program.inp.accesses for i in a.index for n in i.names}
+    inside |= {n for e in stmt_exprs(hom.scalar.body) for n in variables(e)}
+    free = {d.name for d in hom.dims_of("cc")} - inside
+    tests, element = _peeled(hom.scalar.results[0], program, free)
+    cells = [t.dim for t in tests if t.dim]
+    used = {n for e in (element, *(t.value for t in tests)) for n in variables(e)}
+    if not cells or used & set(cells):
+        return None
+    return OneHot(tests, element)
+
+
+def _in_place(program: MdhProgram) -> bool:
+    """Does each cell combine what it holds with what the points contribute?"""
+    (store,), (initial,) = program.out.stores, program.out.initial
+    return (
+        store.plain == 0
+        and not store.at_last
+        and isinstance(initial, Load)
+        and initial.buffer == store.buffer
+        and program.buffer(store.buffer).type == program.component_types[0]
+        and all(as_affine(i) is not None for i in initial.index)
+        and affine_index(initial.index) == store.index
+    )
+
+
+def _peeled(e: Expr, program: MdhProgram, free: set[str]) -> tuple[tuple[Test, ...], Expr]:
+    """The conditions around what is neutral where one of them does not hold."""
+    tests: list[Test] = []
+    named: set[str] = set()
+    while isinstance(e, Select) and _is_neutral(e.other, program):
+        for c in _conjuncts(e.cond):
+            test = _test(c, free - named)
+            named.add(test.dim)
+            tests.append(test)
+        e = e.then
+    return tuple(tests), e
+
+
+def _conjuncts(e: Expr) -> list[Expr]:
+    if isinstance(e, Binary) and e.op == "&&":
+        return _conjuncts(e.a) + _conjuncts(e.b)
+    return [e]
+
+
+def _test(c: Expr, free: set[str]) -> Test:
+    if isinstance(c, Binary) and c.op == "==":
+        for x, y in ((c.a, c.b), (c.b, c.a)):
+            name = _index(y)
+            if name in free and name not in variables(x) and _keeps(x, y):
+                return Test(x, name)
+    return Test(c)
+
+
+def _index(e: Expr) -> str:
+    """The dimension whose index an expression is, in the type of an iterator."""
+    while isinstance(e, Cast) and isinstance(e.type, ScalarType) and e.type.is_integer and e.type.bits >= 32:
+        e = e.a
+    return e.name if isinstance(e, Var) else ""
+
+
+def _keeps(value: Expr, index: Expr) -> bool:
+    """Is the comparison one of the numbers themselves?"""
+    types = (value.type, index.type)
+    if not all(isinstance(t, ScalarType) and t.is_integer for t in types):
+        return False
+    return all(t.kind != "uint" or t.bits < 64 for t in types if isinstance(t, ScalarType))
+
+
+def _is_neutral(e: Expr, program: MdhProgram) -> bool:
+    """A cell that is combined with it keeps its value (and its sign, under ``fp(exact)``)."""
+    f = program.hom.function
+    if f is None or f.identity is None or not isinstance(e, Const) or e.type != f.identity[0].type:
+        return False
+    same = e.value == f.identity[0].value
+    negative = isinstance(e.value, float) and math.copysign(1.0, e.value) < 0
+    signed = program.fp == "exact" and f.name == "+" and isinstance(e.value, float)
+    return same and (negative or not signed)
+
+
+def point_dims(program: MdhProgram, form: OneHot) -> tuple[Dim, ...]:
+    """The dimensions that are looped over, in the order of the program."""
+    return tuple(d for d in program.hom.dims if d.name not in form.cells)

@@ -1,0 +1,250 @@
+"""Accumulations at computed positions: what they are lifted to, which cells are visited, and what comes out."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import emit.histogram_text as histogram_text
+from certify.certificate import certificate, program_certificate
+from certify.obligations import REFUTED
+from lifter.lift import lift
+from lowering.histogram import one_hot
+from lowering.lower import HistogramNest, Lowered, Nest, lower
+from lowering.machine import GENERIC
+from lowering.space import configuration_at, tuning_space
+from mdh_core.interpreter import run, same
+from mdh_core.ir import MdhProgram
+from tests.emitted import FLAGS, Case, run_emitted, with_extents
+from tests.lifting import check_meaning, lifted, nests, operators
+from tests.strategies import buffers_for, copy_of
+
+COUNT = "void f(int n, const int *restrict x, int h[restrict 5]) {\n%s\nfor (int i = 0; i < n; i++) %s }"
+MANY = {
+    "count": "int n, int c, const int *restrict x, int h[restrict c]"
+    "| for (int i = 0; i < n; i++) h[x[i]]++;",
+    "weights": "int n, int c, const int *restrict x, const double *restrict w, double h[restrict c]"
+    "| for (int i = 0; i < n; i++) { int b = x[i] + 1; if (w[i] > 0) h[b] += w[i]; }",
+    "rows": "int n, int c, int m, const int *restrict x, const double w[restrict n][m], double h[restrict c][m]"
+    "| for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) h[x[i]][j] += w[i][j];",
+    "columns": "int n, int c, int m, const int *restrict x, const double w[restrict n], double h[restrict m][c]"
+    "| for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) h[j][x[i]] -= w[i];",
+    "planes": "int n, int c, int m, const int x[restrict m][n], int h[restrict m][c]"
+    "| for (int j = 0; j < m; j++) for (int i = 0; i < n; i++) h[j][x[j][i]] += i;",
+    "largest": "int n, int c, const int *restrict x, const float *restrict w, float h[restrict c]"
+    "| for (int i = 0; i < n; i++) if (w[i] > h[x[i]]) h[x[i]] = w[i];",
+    "pairs": "int n, int c, int m, const int *restrict x, const int *restrict y, unsigned h[restrict c][m]"
+    "| for (int i = 0; i < n; i++) h[x[i]][y[i]]++;",
+    "folded": "int n, int c, const int *restrict x, long h[restrict c]"
+    "| for (int i = 0; i < n; i++) h[i % 4] += x[i];",
+    "clamped": "int n, int c, const float *restrict x, unsigned char h[restrict c]"
+    "| for (int i = 0; i < n; i++) { int b = (int)x[i]; if (b < 0) b = 0; if (b > 2) b = 2; h[b]++; }",
+    "triangle": "int n, int c, const int x[restrict n][n], int h[restrict c]"
+    "| for (int i = 0; i < n; i++) for (int j = 0; j <= i; j++) h[x[i][j] & 1] ^= i + j;",
+    "bins": "int n, int c, const int *restrict x, const int *restrict w, int h[restrict c]"
+    "| for (int i = 0; i < n; i++) for (int b = 0; b < c; b++) h[b] += x[i] == b ? w[i] : 0;",
+}  # fmt: skip
+
+
+def text_of(name: str, clauses: str = "") -> str:
+    params, loop = MANY[name].split("|")
+    return f"void f({params})\n{{\n#pragma mdh {clauses}\n{loop}\n}}\n"
+
+
+def program_of(name: str, clauses: str = "") -> MdhProgram:
+    found = lifted(text_of(name, clauses))
+    assert found.status == "lifted", found.diagnostics
+    (program,) = found.programs
+    return program
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_lifted_nests_mean_the_same(name: str) -> None:
+    """Data that lead outside of the array are undefined; some trials must be left."""
+    assert check_meaning(lifted(text_of(name)), trials=60, seed=3) > 0
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_only_the_cell_that_is_meant_is_visited(name: str) -> None:
+    program = program_of(name)
+    form = one_hot(program)
+    assert form is not None
+    others = [d for d in program.hom.dims if d.name not in form.cells]
+    assert len(others) == {"rows": 2, "columns": 2, "planes": 2, "triangle": 2}.get(name, 1)
+
+
+def test_what_it_is_lifted_to() -> None:
+    assert operators(lifted(COUNT % ("#pragma mdh", "h[x[i]]++;"))) == "i:pw(+) h_cell:cc"
+    two = "{ h[x[i]] += 1; }"
+    assert operators(lifted(COUNT % ("#pragma mdh", two))) == "i:pw(+) h_cell:cc"
+    text = """void f(int n, int c, const int *restrict x, const double *restrict v, double *restrict y,
+    int h[restrict c], double s[restrict c]) {
+    #pragma mdh
+    for (int i = 0; i < n; i++) { int b = x[i]; y[i] = 2 * v[i]; h[b]++; s[b] += v[i]; } }"""
+    assert operators(lifted(text)) == "i:cc; i:pw(+) h_cell:cc; i:pw(+) s_cell:cc"
+
+
+@pytest.mark.parametrize(
+    ("statement", "code"),
+    [
+        ("h[x[i]] = i;", "MDH214"),  # the last one stays
+        ("h[x[i]] = 2*h[x[i]] + 1;", "MDH214"),  # the order decides
+        ("h[x[i]] += h[0];", "MDH214"),  # reads what others write
+        ("h[x[i]] += h[x[i + 1]];", "MDH214"),
+        ("h[h[i]]++;", "MDH214"),  # the position changes
+        ("{ h[x[i]]++; h[i] = 3; }", "MDH214"),
+        ("if (h[x[i]] < 7) h[x[i]]++;", "MDH214"),  # saturates: no associative operator
+        ("h[x[i]] /= 2;", "MDH214"),
+    ],
+)
+def test_other_updates_are_refused(statement: str, code: str) -> None:
+    assert operators(lifted(COUNT % ("#pragma mdh", statement))) == code
+
+
+def test_the_number_of_cells_has_to_be_known() -> None:
+    text = "void f(int n, const int *restrict x, int *restrict h) {\n#pragma mdh\nfor (int i = 0; i < n; i++) h[x[i]]++; }"
+    found = lifted(text)
+    assert operators(found) == "MDH214"
+    assert "`h[n]`" in str(found.diagnostics[0].help)
+    assert "h[x[i]]++" in text[found.diagnostics[0].span.start : found.diagnostics[0].span.end + 1]
+
+
+def test_what_is_no_histogram() -> None:
+    """A comparison with something else than an index, or a value elsewhere that is not neutral."""
+    plain = "int n, int c, const int *restrict x, const int *restrict bins, int h[restrict c]"
+    for loop in (
+        "h[b] += x[i] == bins[b] ? 1 : 0;",
+        "h[b] += x[i] == b ? 1 : 2;",
+        "h[b] += x[i] == b ? b : 0;",
+        "h[b] += x[i] <= b ? 1 : 0;",
+        "h[b] *= x[i] == b ? 3 : 0;",
+    ):
+        text = f"void f({plain}) {{\n#pragma mdh\nfor (int i = 0; i < n; i++) for (int b = 0; b < c; b++) {loop} }}"
+        (program,) = lifted(text).programs
+        assert one_hot(program) is None, loop
+
+
+# --------------------------------------------------------------------------- emitted
+
+
+def cases_of(name: str, threads: str, rng: random.Random, sizes: dict[str, int]) -> tuple[Case, dict]:  # type: ignore[type-arg]
+    p = program_of(name)
+    params = {q.name: sizes[q.name] for q in p.params}
+    buffers = buffers_for(p, params, rng, reach=4)
+    expected = copy_of(buffers)
+    run(p, params, expected)
+    sized, extra = with_extents(p, buffers, symbolic=rng.random() < 0.5)
+    values = {**params, **extra}
+    machine = replace(GENERIC, cores=3)
+    (c,) = configuration_at((sized,), machine, (sized.sizes(values),), {"threads": threads})
+    return Case(sized, c, values, buffers, machine), expected
+
+
+@pytest.mark.parametrize("sanitized", [False, True])
+def test_emitted_histograms(sanitized: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Private copies, rows on threads and the loop in order; sizes 0, 1, primes; positions outside."""
+    monkeypatch.setattr(histogram_text, "MIN_POINTS", 4)
+    rng = random.Random(7)
+    cases, kinds = [], Counter[str]()
+    for name in MANY:
+        p = program_of(name)
+        for n, c, m in ((0, 3, 2), (1, 1, 1), (5, 0, 3), (7, 3, 0), (61, 3, 2), (97, 5, 3)):
+            sizes = {"n": min(n, 23) if name == "triangle" else n, "c": c, "m": m}
+            names = {d.name for d in p.hom.dims}
+            for threads in (*[d for d in names if not d.endswith("_cell")], ""):
+                case, expected = cases_of(name, threads, rng, sizes)
+                (stage,) = lower(case.program, case.configuration, case.machine).stages
+                assert isinstance(stage, HistogramNest)
+                kinds["copies" if stage.copies else "rows" if stage.shared else "order"] += 1
+                cases.append((case, expected))
+    assert min(kinds["copies"], kinds["rows"], kinds["order"]) > 10
+    flags = (*FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all") if sanitized else FLAGS
+    answers = run_emitted([case for case, _ in cases], tmp_path, flags=flags)
+    for (case, expected), (returned, found) in zip(cases, answers, strict=True):
+        assert returned == 1
+        pairs = zip(found["h"], expected["h"].data, strict=True)
+        assert all(same(a, b) for a, b in pairs), (case.program.name, case.params, found["h"], expected["h"])
+
+
+def test_untouched_cells_keep_every_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """-0.0 and NaN stay in cells to which nothing contributes."""
+    monkeypatch.setattr(histogram_text, "MIN_POINTS", 4)
+    rng = random.Random(1)
+    for name in ("weights", "largest"):
+        case, _ = cases_of(name, "i", rng, {"n": 97, "c": 4, "m": 1})
+        case.buffers["x"].data[:] = [0] * 97
+        case.buffers["h"].data[:] = [1.0, 1.0, -0.0, float("nan")]
+        ((_, found),) = run_emitted([case], tmp_path)
+        assert str(found["h"][2:]) == "[-0.0, nan]"
+
+
+def test_exact_sums_keep_their_order() -> None:
+    program = program_of("weights", "fp(exact)")
+    space = tuning_space((program,), GENERIC, ({"i": 1000, "h_cell": 10},))
+    assert space.parameters == (("threads", ("",)),)
+    (c,) = configuration_at((program,), GENERIC, ({"i": 1000, "h_cell": 10},), {"threads": ""})
+    (stage,) = lower(program, c, GENERIC).stages
+    assert isinstance(stage, HistogramNest) and not stage.shared and not stage.copies
+
+
+# --------------------------------------------------------------------------- certified
+
+
+def lowered_of(program: MdhProgram, threads: str) -> Lowered:
+    sizes = ({d.name: 100 for d in program.hom.dims},)
+    (c,) = configuration_at((program,), GENERIC, sizes, {"threads": threads})
+    return lower(program, c, GENERIC)
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_certificates_refute_nothing(name: str) -> None:
+    (nest,) = nests(text_of(name))
+    found = lift(nest)
+    for threads in ("i", "j", ""):
+        shown = certificate(nest, found.program, [lowered_of(found.programs[0], threads)])
+        assert not shown.refuted, shown.refuted
+
+
+def test_certificates_refute_what_is_wrong() -> None:
+    program = program_of("count")
+    right = lowered_of(program, "i")
+    (stage,) = right.stages
+    assert isinstance(stage, HistogramNest) and stage.copies
+    (test,) = stage.form.tests
+    off_by_one = replace(test, value=replace_operand(test.value))
+    wrong: dict[str, object] = {
+        "no private cells": replace(stage, copies=0),
+        "a dimension twice": replace(stage, dims=("i", "i")),
+        "another element": replace(stage, form=replace(stage.form, element=test.value)),
+        "another cell": replace(stage, form=replace(stage.form, tests=(off_by_one,))),
+        "a reduced dimension is computed": replace(
+            stage, dims=("h_cell",), form=replace(stage.form, tests=(replace(test, dim="i"),))
+        ),
+    }
+    assert not program_certificate(program, right).refuted
+    for what, bad in wrong.items():
+        assert isinstance(bad, HistogramNest)
+        found = program_certificate(program, Lowered((bad,)))
+        assert [o for o in found.obligations if o.status == REFUTED], what
+
+
+def replace_operand(e):  # type: ignore[no-untyped-def]
+    """The value plus one."""
+    from mdh_core.expr import Binary, Const
+
+    return Binary("+", e, Const(1, e.type), e.type)
+
+
+def test_other_configurations_are_general_nests() -> None:
+    """Where the phases differ, operands are copied and the form is not used."""
+    from lowering.parameters import random_configuration
+
+    program, rng = program_of("count"), random.Random(2)
+    c = random_configuration(rng, program, GENERIC.model, fused=False)
+    while c.is_fused:
+        c = random_configuration(rng, program, GENERIC.model, fused=False)
+    assert all(isinstance(s, Nest) for s in lower(program, c, GENERIC).stages)
