@@ -1,6 +1,6 @@
 """Is what an operator calls its identity neutral?  By algebra where the operator has a known form.
 
-    x + 0   x * 1   x | 0   x ^ 0   x & ~0   x < top ? x : top   fmin(x, inf)   x && 1   x || 0
+    x + 0   x * 1   x | 0   x ^ 0   x & ~0   x < top ? x : top   fmin(x, NaN)   x && 1   x || 0
 
 An operator of another form is tried out on values, which can refute and not prove.
 """
@@ -119,7 +119,7 @@ def _neutral(e: Expr, c: int, k: int | float, t: Type) -> bool:
         case Select(cond=Binary(op="&&" | "||" as op, a=a, b=b), then=Const(value=1), other=Const(value=0)):
             return k == (1 if op == "&&" else 0) and all(_is_test(x, (l, r)) for x in (a, b))
         case Call(function=name, args=args) if set(args) == {l, r}:
-            return (name.startswith("fmin") and k == math.inf) or (name.startswith("fmax") and k == -math.inf)
+            return name.startswith(("fmin", "fmax")) and k != k
         case _:
             return False
 

@@ -171,7 +171,7 @@ class _Builder:
     def output(self, p: Place, entry: Entry) -> Output:
         value, at_last, dims = entry.value, tuple[str, ...](), entry.dims
         if entry.last and entry.total is not None:
-            at_last = (entry.dims[0][0],)
+            at_last = tuple(d for d, kind in entry.dims if kind == "ps")
         elif entry.last:
             at_last = tuple(d for d, _ in entry.dims)
         reduced = [self.machine.reduction_of(n)[0] for n in walk(value) if isinstance(n, Result)]

@@ -131,9 +131,9 @@ def _keeps(value: Expr, index: Expr) -> bool:
 def _is_neutral(e: Expr, program: MdhProgram) -> bool:
     """A cell that is combined with it keeps its value (and its sign, under ``fp(exact)``)."""
     f = program.hom.function
-    if f is None or f.identity is None or not isinstance(e, Const) or e.type != f.identity[0].type:
+    if f is None or f.identity is None or not isinstance(e, Const):
         return False
-    same = e.value == f.identity[0].value
+    same = e == f.identity[0]
     negative = isinstance(e.value, float) and math.copysign(1.0, e.value) < 0
     signed = program.fp == "exact" and f.name == "+" and isinstance(e.value, float)
     return same and (negative or not signed)

@@ -12,6 +12,7 @@ them, and nothing else knows what an operator does.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -118,6 +119,10 @@ def _number(value: int, t: ScalarType) -> Const:
     return Const(float(value) if t.is_float else value, t)
 
 
+def _nan(t: ScalarType) -> Const:
+    return Const(math.nan, t)
+
+
 def _all_ones(t: ScalarType) -> Const:
     return Const(-1, t) if t.kind == "int" else highest(t)
 
@@ -132,7 +137,7 @@ def _extremum(comparison: str, e: tuple[Var, Var], t: ScalarType) -> Expr:
 
 
 _Value = Callable[[tuple[Var, Var], ScalarType], Expr]
-_Identity = Callable[[ScalarType], Const | None]
+_Identity = Callable[[ScalarType], Const]
 
 # name -> (value from (left, right) and type, identity from type, the types that it applies to)
 _TABLE: dict[str, tuple[_Value, _Identity, str]] = {
@@ -140,8 +145,8 @@ _TABLE: dict[str, tuple[_Value, _Identity, str]] = {
     "*": (lambda e, t: _infix("*", e, t), lambda t: _number(1, t), "any"),
     "min": (lambda e, t: _extremum("<", e, t), highest, "any"),
     "max": (lambda e, t: _extremum(">", e, t), lowest, "any"),
-    "fmin": (lambda e, t: Call(_suffixed("fmin", t), e, t), lambda t: None, "float"),
-    "fmax": (lambda e, t: Call(_suffixed("fmax", t), e, t), lambda t: None, "float"),
+    "fmin": (lambda e, t: Call(_suffixed("fmin", t), e, t), _nan, "float"),
+    "fmax": (lambda e, t: Call(_suffixed("fmax", t), e, t), _nan, "float"),
     "&": (lambda e, t: _infix("&", e, t), _all_ones, "integer"),
     "|": (lambda e, t: _infix("|", e, t), lambda t: _number(0, t), "integer"),
     "^": (lambda e, t: _infix("^", e, t), lambda t: _number(0, t), "integer"),
@@ -168,7 +173,7 @@ def scalar_operator(name: str, t: ScalarType) -> CombineFunction | None:
 
     Floating-point ``+`` and ``*`` are associative only up to rounding: ``exact`` is False.
     ``&& ||`` yield 0 or 1 and are operators on 0/1 values of an integer type.  ``fmin`` and ``fmax``
-    have no number as identity: NaN is passed over for any of them, infinities too.
+    pass over NaN, which is their identity: an infinity would replace a NaN.
     """
     if name not in _TABLE:
         return None
@@ -179,8 +184,7 @@ def scalar_operator(name: str, t: ScalarType) -> CombineFunction | None:
         return None
     e = (left(0, t), right(0, t))
     exact = not (t.is_float and name in ("+", "*"))
-    neutral = identity(t)
-    return CombineFunction(name, (t,), (value(e, t),), None if neutral is None else (neutral,), exact)
+    return CombineFunction(name, (t,), (value(e, t),), (identity(t),), exact)
 
 
 def arg_operator(

@@ -20,6 +20,7 @@ Evaluation follows C: integers wrap at their width, ``float`` rounds after each 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import assert_never
@@ -99,8 +100,17 @@ Type = ScalarType | RecordType
 
 @dataclass(frozen=True, slots=True)
 class Const:
+    """A number.  All NaN are one object, so that expressions with one are equal where they look equal."""
+
     value: int | float
     type: ScalarType
+
+    def __post_init__(self) -> None:
+        if self.value != self.value:
+            object.__setattr__(self, "value", math.nan)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Const, (self.value, self.type)
 
 
 @dataclass(frozen=True, slots=True)

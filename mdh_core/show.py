@@ -68,6 +68,7 @@ class Style:
     call: str
     spelling: dict[str, str]  # of operators; as they are if absent
     infinity: str
+    nan: str
     operand: Names
     result: Names
 
@@ -99,6 +100,7 @@ def c_style(operand: Names, result: Names) -> Style:
         call="{name}({args})",
         spelling={},
         infinity="INFINITY",
+        nan="NAN",
         operand=operand,
         result=result,
     )
@@ -112,6 +114,7 @@ def python_style(operand: Names, result: Names) -> Style:
         call="{name}({args})",
         spelling={"&&": "and", "||": "or", "!": "not ", "int/": "//"},
         infinity="inf",
+        nan="nan",
         operand=operand,
         result=result,
     )
@@ -196,6 +199,8 @@ def _number(e: Const, s: Style) -> tuple[str, int]:
         text = str(int(e.value))
     elif e.value in (float("inf"), float("-inf")):
         text = ("-" if e.value < 0 else "") + s.infinity
+    elif e.value != e.value:
+        text = s.nan
     else:
         text = repr(float(e.value))
     return text, _UNARY if text.startswith("-") else _POSTFIX

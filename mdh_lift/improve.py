@@ -61,6 +61,7 @@ _CONTRACTION = (
 Tell = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
 _CERTIFIED = ("verify", "splice", "all")  # stages with a certificate
 _FINAL_SECONDS = {"verify": 0.2}
+_FORCED_SECONDS = 1.0  # the last measurement where nothing depends on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +297,9 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
         bitwise=plan.lifted.nest.directive.fp == "exact",
         resume=options.resume,
         replay=options.replay,
-        final_seconds=_FINAL_SECONDS.get(stage, Settings().final_seconds),
+        final_seconds=_FINAL_SECONDS.get(
+            stage, _FORCED_SECONDS if options.force else Settings().final_seconds
+        ),
     )
     sizes = work.variables
     ladder = _ladder(plan, sizes)

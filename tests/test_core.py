@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
+import pickle
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from lifter.annotations import Directive
 from lifter.loop_nest import Loop, LoopNest, OuterScalar
 from lifter.run_nest import run_nest
 from mdh_core import show
-from mdh_core.combine import CC, pw, user_operator
+from mdh_core.combine import CC, pw, scalar_operator, user_operator
 from mdh_core.evaluate import (
     Env,
     EvaluationError,
@@ -68,6 +69,7 @@ from mdh_core.interpreter import (
     required_extents,
     run,
     run_steps,
+    same,
 )
 from mdh_core.ir import Access, Buffer, HostLoop, InputView, MdhProgram, OutputView, Sequential, Size, Store
 from mdh_core.polytope import reach
@@ -1041,3 +1043,13 @@ def test_loops_run_down_and_leave_their_iterator() -> None:
     scalars: dict[str, Value] = {"s": 0}
     run_nest(nest, {}, {}, scalars)
     assert scalars == {"s": 531, "t": -1}
+
+
+def test_nan_is_the_identity_of_fmin_and_equal_to_itself() -> None:
+    f = scalar_operator("fmin", DOUBLE)
+    assert f is not None and f.identity is not None and math.isnan(f.identity[0].value)
+    assert pickle.loads(pickle.dumps(f)) == f == scalar_operator("fmin", DOUBLE)
+    for x in (math.nan, math.inf, -math.inf, -0.0, 3.0):
+        for pair in ((x, math.nan), (math.nan, x)):
+            found = evaluate(f.values[0], Env(dict(zip(("l0", "r0"), pair, strict=True))))
+            assert same(found, x)

@@ -321,6 +321,8 @@ MAP = "for (int i = 0; i < n; i++) y[i] = {};"
         ("int n, unsigned y[1], unsigned *x", "for (int i = 0; i < n; i++) y[0] += x[i];", SPECIAL_VALUES[4:], False),
         ("int n, float y[1], float *x", "for (int i = 0; i < n; i++) y[0] += x[i];", FLOATS[:3], False),
         ("int n, float y[1], float *x", "for (int i = 0; i < n; i++) y[0] = fmaxf(y[0], x[i]);",
+         FLOATS, False),
+        ("int n, float y[1], float *x", "for (int i = 0; i < n; i++) y[0] = y[0] < x[i] ? x[i] : y[0];",
          (FLOATS[1], FLOATS[2], FLOATS[3]), False),
         ("int n, float y[1], float *x", "for (int i = 0; i < n; i++) y[0] = fmaxf(y[0], 2 * x[i]);", FLOATS[2:3], False),
     ],
