@@ -1049,7 +1049,7 @@ def test_nan_is_the_identity_of_fmin_and_equal_to_itself() -> None:
     f = scalar_operator("fmin", DOUBLE)
     assert f is not None and f.identity is not None and math.isnan(f.identity[0].value)
     assert pickle.loads(pickle.dumps(f)) == f == scalar_operator("fmin", DOUBLE)
-    for x in (math.nan, math.inf, -math.inf, -0.0, 3.0):
-        for pair in ((x, math.nan), (math.nan, x)):
+    for number in (math.nan, math.inf, -math.inf, -0.0, 3.0):
+        for pair in ((number, math.nan), (math.nan, number)):
             found = evaluate(f.values[0], Env(dict(zip(("l0", "r0"), pair, strict=True))))
-            assert same(found, x)
+            assert same(found, number)
