@@ -41,7 +41,6 @@ from mdh_core.expr import (
     Select,
     Stmt,
     Type,
-    Var,
     While,
     as_affine,
     base_of,
@@ -190,7 +189,7 @@ def run_source(nest: LoopNest, run: Run) -> dict[str, Traced]:
     """The nest as plain loops; the outer scalars' final values."""
     ints = run.ints
     shapes = {b.name: shape(b, ints) for b in nest.buffers}
-    computed = _stored_at_computed_positions(nest.body)
+    computed = _stored_at_computed_positions(nest.body, {p.name for p in nest.params})
 
     def load(name: str, index: Index) -> Traced:
         return run.memory.read((name, shapes[name].position(index)))
@@ -221,17 +220,21 @@ def _loops(body: Sequence[NestStmt], env: Env) -> None:
         env.variables[s.iterator] = (last, env.terms.number(last, s.type))
 
 
-def _stored_at_computed_positions(body: Sequence[NestStmt | Stmt]) -> set[str]:
+def _stored_at_computed_positions(body: Sequence[NestStmt | Stmt], steady: set[str]) -> set[str]:
+    """Arrays; ``steady``: parameters and iterators, of which a position that is not computed is affine."""
     out: set[str] = set()
     for s in body:
         match s:
             case Assign(target=target) if isinstance(base := base_of(target), Load):
-                if any(as_affine(i) is None or isinstance(i, Var) for i in base.index):
+                affine = [as_affine(i) for i in base.index]
+                if any(a is None or not a.names <= steady for a in affine):
                     out.add(base.buffer)
-            case Loop(body=inner) | While(body=inner):
-                out |= _stored_at_computed_positions(inner)
+            case Loop(body=inner, iterator=iterator):
+                out |= _stored_at_computed_positions(inner, {*steady, iterator})
+            case While(body=inner):
+                out |= _stored_at_computed_positions(inner, steady)
             case If(then=then, other=other):
-                out |= _stored_at_computed_positions((*then, *other))
+                out |= _stored_at_computed_positions((*then, *other), steady)
             case _:
                 pass
     return out

@@ -16,8 +16,8 @@ from emit.kernel_text import Context, Lines, repeats_right
 from emit.nest_text import NestText
 from lowering.histogram import Test
 from lowering.lower import HistogramNest, Nest, size_name
-from mdh_core.combine import CombineFunction
-from mdh_core.expr import INT64, Cast, Const, Expr, Operand, ScalarType, variables, walk
+from mdh_core.combine import CombineFunction, neutral
+from mdh_core.expr import INT64, Cast, Expr, Operand, variables, walk
 from mdh_core.ir import Dim
 from mdh_core.polytope import rows_of
 
@@ -41,7 +41,7 @@ class HistogramText:
     @property
     def function(self) -> CombineFunction:
         f = self.program.hom.function
-        assert f is not None and f.identity is not None
+        assert f is not None
         return f
 
     def write(self) -> None:
@@ -72,20 +72,16 @@ class HistogramText:
         ``bounds``: where the first loop begins and ends, if not at the dimension's ends.
         """
         before = dict(self.context.at)
-        tests = list(self.nest.form.tests)
-        if self.program.hom.domain or self.program.hom.scalar.body:
-            tests, late = [], tests
-        else:
-            late = []
+        tests, inside = list(self.nest.form.tests), self.program.hom.domain or self.program.hom.scalar.body
         with ExitStack() as stack:
             for k, d in enumerate(dims):
                 v = self.names.new(d)
                 start, end = bounds if bounds and k == 0 else ("0", size_name(d))
                 stack.enter_context(self.out.block(f"for (long {v} = {start}; {v} < {end}; {v}++)"))
                 self.context.at[d] = v
-                while tests and self._names(tests[0].value) <= set(dims[: k + 1]):
+                while not inside and tests and self._names(tests[0].value) <= set(dims[: k + 1]):
                     self._test(tests.pop(0), stack)
-            self._point([*tests, *late], own, stack)
+            self._point(tests, own, stack)
         self.context.at = before
 
     def _names(self, e: Expr) -> set[str]:
@@ -141,7 +137,8 @@ class HistogramText:
 
     def _with_copies(self) -> None:
         first, parts = self.nest.dims[0], self.nest.copies
-        t = c_type(self.type)
+        t, nothing = c_type(self.type), neutral(self.function)
+        assert nothing is not None  # or the program has another form
         cells, pitch, copies = self.names.new("cells"), self.names.new("pitch"), self.names.new("copies")
         count = "*".join(size_name(d.name) for d in self._cells)
         points = " * ".join(f"(double){size_name(d)}" for d in self.nest.dims)
@@ -159,7 +156,7 @@ class HistogramText:
                 self.out.add(f"{t} *const {own} = {copies} + {part}*{pitch};")
                 c = self.names.new("c")
                 with self.out.block(f"for (long {c} = 0; {c} < {cells}; {c}++)"):
-                    self.out.add(f"{own}[{c}] = {self._neutral()};")
+                    self.out.add(f"{own}[{c}] = {constant(nothing.value, nothing.type)};")
                 end = self.names.new("end")
                 last = f"({part} + 1)*{share}"
                 self.out.add(f"const long {end} = {last} < {n} ? {last} : {n};")
@@ -188,11 +185,3 @@ class HistogramText:
                 (element,) = self.cells._named([element])
             self.cells.accumulate([cell], [element])
         self.context.at = before
-
-    def _neutral(self) -> str:
-        """What changes no cell: -0.0 for floating-point sums."""
-        assert self.function.identity is not None
-        e = self.function.identity[0]
-        if self.function.name == "+" and isinstance(e.type, ScalarType) and e.type.is_float:
-            e = Const(-0.0, e.type)
-        return constant(e.value, e.type)

@@ -21,12 +21,11 @@ from lifter.reductions import (
     WhyNot,
     infer,
     infer_arg,
-    neutral,
     number,
     strip,
     truth,
 )
-from mdh_core.combine import CombineOp, scalar_operator
+from mdh_core.combine import CombineOp, neutral, scalar_operator
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
     INT32,

@@ -33,6 +33,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
 from lifter.polyhedral import Constraint, at_least, equal, satisfiable
+from lifter.trees import declarations
 from mdh_core.combine import CC, CombineFunction, CombineOp, tuple_operator
 from mdh_core.expr import (
     LOGICAL,
@@ -294,14 +295,18 @@ def _apart(q: MdhProgram, names: Mapping[str, str], p: MdhProgram) -> MdhProgram
     """``q`` over ``p``'s dimensions; no local variable of its has a name that ``p`` uses."""
     taken = _taken(p) | ({d.name for d in q.hom.dims} | _named(q).keys())
     renaming = dict(names)
-    for local in sorted(_locals(q.hom.scalar.body)):
+    for local in sorted(_locals(q)):
         renaming[local] = _fresh(local, taken)
     return _renamed(q, renaming)
 
 
 def _taken(p: MdhProgram) -> set[str]:
     """All names that a program uses."""
-    return {d.name for d in p.hom.dims} | _named(p).keys() | _locals(p.hom.scalar.body)
+    return {d.name for d in p.hom.dims} | _named(p).keys() | _locals(p)
+
+
+def _locals(p: MdhProgram) -> set[str]:
+    return {d.name for d in declarations(p.hom.scalar.body)}
 
 
 def _fresh(name: str, taken: set[str]) -> str:
@@ -310,19 +315,6 @@ def _fresh(name: str, taken: set[str]) -> str:
         new, count = f"{name}_{count}", count + 1
     taken.add(new)
     return new
-
-
-def _locals(body: Sequence[Stmt]) -> set[str]:
-    out: set[str] = set()
-    for s in body:
-        match s:
-            case Declare(name=name):
-                out.add(name)
-            case If(then=then, other=other):
-                out |= _locals(then) | _locals(other)
-            case While(body=inner):
-                out |= _locals(inner)
-    return out
 
 
 def _renamed(p: MdhProgram, names: Mapping[str, str]) -> MdhProgram:

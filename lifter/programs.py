@@ -25,6 +25,7 @@ from lifter.polyhedral import Constraint, reaches, rename, satisfiable
 from lifter.reductions import conjuncts
 from lifter.segments import Segment
 from lifter.symbolic import Machine
+from lifter.trees import declarations
 from mdh_core.combine import CombineOp, tuple_operator
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
@@ -230,7 +231,7 @@ class _Builder:
         names = {n.name for e in exprs for n in walk(e) if isinstance(n, Var)}
         statements = self.machine.defining(names & set(self.machine.bound))
         exprs += [e for s in statements for e in stmt_exprs((s,))]
-        local = set(_local_names(statements))
+        local = {d.name for d in declarations(statements)}
         for e in exprs:
             bad = is_poison(e)
             if bad is None:
@@ -756,7 +757,7 @@ def _with_local_names(f: ScalarFunction, nest: LoopNest) -> ScalarFunction:
     """Variables of the body get their names in the source, made unique."""
     taken = {x.name for x in nest.params} | {b.name for b in nest.buffers} | {s.name for s in nest.scalars}
     names: dict[str, str] = {}
-    for old in _local_names(f.body):
+    for old in [d.name for d in declarations(f.body)]:
         base, k = old.split("$")[0], 0
         new = base
         while new in taken:
@@ -783,23 +784,10 @@ def _with_local_names(f: ScalarFunction, nest: LoopNest) -> ScalarFunction:
     return ScalarFunction(tuple(map(one, f.results)), map_stmts(tuple(map(declare, f.body)), one))
 
 
-def _local_names(body: Sequence[Stmt]) -> list[str]:
-    out: list[str] = []
-    for s in body:
-        match s:
-            case Declare(name=name):
-                out.append(name)
-            case If(then=then, other=other):
-                out += _local_names(then) + _local_names(other)
-            case While(body=inner):
-                out += _local_names(inner)
-    return out
-
-
 def _dim_names(p: MdhProgram, nest: LoopNest, normal: NormalNest) -> dict[str, str]:
     taken = {x.name for x in nest.params} | {b.name for b in nest.buffers} | {s.name for s in nest.scalars}
     taken |= {f.name for f in nest.functions}
-    taken |= set(_local_names(p.hom.scalar.body))
+    taken |= {d.name for d in declarations(p.hom.scalar.body)}
     wanted = [normal.axes[d.name].source_name for d in p.hom.dims]
     out: dict[str, str] = {}
     for d, name in zip(p.hom.dims, wanted, strict=True):

@@ -20,6 +20,7 @@ from mdh_core.combine import (
     arg_operator,
     left,
     linear_operator,
+    neutral,
     right,
     scalar_operator,
     user_operator,
@@ -180,18 +181,6 @@ def negate(cond: Expr) -> Expr:
 
 def _is_float(t: Type) -> bool:
     return isinstance(t, ScalarType) and t.is_float
-
-
-def neutral(f: CombineFunction) -> Const | None:
-    """A neutral element that changes no bit: -0.0 for floating-point addition.
-
-    ``&&`` and ``||`` have none: what they yield is 0 or 1, whatever the variable held.
-    """
-    if f.identity is None or f.arity != 1 or f.name in ("&&", "||"):
-        return None
-    if f.name == "+" and _is_float(f.types[0]):
-        return Const(-0.0, f.identity[0].type)
-    return f.identity[0]
 
 
 # --------------------------------------------------------------------------- one variable

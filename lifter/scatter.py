@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.normalise import assigned_buffers, assigned_scalars
+from lifter.reductions import conjunction, conjuncts
 from lifter.trees import Body, declarations, has_loop, loops_in, tree_exprs
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
@@ -83,15 +84,28 @@ class _Scatter:
     def statement(self, s: NestStmt) -> NestStmt:
         if isinstance(s, Loop):
             return replace(s, body=self.body(s.body))
-        if not isinstance(s, Assign | If):
-            return s
-        position = None if has_loop(s) else self.position(s)
-        if position is not None:
-            return self.spread(s, *position)
-        if isinstance(s, If):
+        if isinstance(s, If) and not self.decides(s):
             then, other = self.body(s.then), self.body(s.other)  # type: ignore[arg-type] # loops in it
             return replace(s, then=then, other=other)  # type: ignore[arg-type]
-        return s
+        position = self.position(s) if isinstance(s, Assign | If) else None
+        if position is None:
+            return s
+        assert isinstance(s, Assign | If)
+        if isinstance(s, Assign) or s.other:
+            return self.spread(s, *position)
+        first, rest = [], conjuncts(s.cond)  # the position is evaluated where the source does
+        while not _loads(rest[0], position[0]):
+            first.append(rest.pop(0))
+        inner = self.spread(replace(s, cond=conjunction(rest)), *position)
+        return If(conjunction(first), (inner,), (), s.span) if first else inner  # type: ignore[arg-type]
+
+    def decides(self, s: If) -> bool:
+        """Does the condition mention a cell written under it (its first part, if there is an `else`)?"""
+        if has_loop(s):
+            return False
+        written = assigned_buffers((s,))
+        first = conjuncts(s.cond)[:1] if s.other else [s.cond]
+        return any(_loads(e, b) for e in first for b in written)
 
     def position(self, s: Assign | If) -> tuple[str, tuple[Expr, ...]] | None:
         """The array and the one position at which a statement without loops reads and writes it."""

@@ -45,6 +45,7 @@ from lifter.reductions import (
     Rules,
     truth,
 )
+from lifter.trees import declarations
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.expr import (
     INT32,
@@ -342,7 +343,7 @@ class Machine:
                 s.span,
                 help="write to a local variable and store it after the loop",
             )
-        inside = _declared_within((s,))
+        inside = {d.name for d in declarations((s,))}
         inner: Env = dict(env)
         renamed: dict[str, Var] = {}
         for name in sorted(assigned_scalars((s,)) - inside):
@@ -551,16 +552,3 @@ def _has_while(body: Sequence[Stmt]) -> bool:
         isinstance(s, While) or (isinstance(s, If) and (_has_while(s.then) or _has_while(s.other)))
         for s in body
     )
-
-
-def _declared_within(body: Sequence[Stmt]) -> set[str]:
-    out: set[str] = set()
-    for s in body:
-        match s:
-            case Declare(name=name):
-                out.add(name)
-            case If(then=then, other=other):
-                out |= _declared_within(then) | _declared_within(other)
-            case While(body=inner):
-                out |= _declared_within(inner)
-    return out

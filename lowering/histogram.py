@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from mdh_core.combine import neutral
 from mdh_core.expr import (
     Binary,
     Cast,
@@ -28,7 +29,7 @@ from mdh_core.expr import (
     stmt_exprs,
     variables,
 )
-from mdh_core.ir import Dim, MdhProgram
+from mdh_core.ir import MdhProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class OneHot:
 def one_hot(program: MdhProgram) -> OneHot | None:
     """The form of a program, or None where it has another."""
     hom, function = program.hom, program.hom.function
+    if not isinstance(hom.scalar.results[0], Select):
+        return None  # most programs: this is asked for every point of a search
     if function is None or function.arity != 1 or len(program.out.stores) != 1:
         return None
     if hom.dims_of("ps") or not hom.dims_of("pw") or not _in_place(program):
@@ -129,16 +132,9 @@ def _keeps(value: Expr, index: Expr) -> bool:
 
 
 def _is_neutral(e: Expr, program: MdhProgram) -> bool:
-    """A cell that is combined with it keeps its value (and its sign, under ``fp(exact)``)."""
+    """A cell that is combined with it keeps its value (and the sign of a zero, under ``fp(exact)``)."""
     f = program.hom.function
-    if f is None or f.identity is None or not isinstance(e, Const):
+    nothing = None if f is None else neutral(f)
+    if nothing is None or not isinstance(e, Const) or e != nothing:
         return False
-    same = e == f.identity[0]
-    negative = isinstance(e.value, float) and math.copysign(1.0, e.value) < 0
-    signed = program.fp == "exact" and f.name == "+" and isinstance(e.value, float)
-    return same and (negative or not signed)
-
-
-def point_dims(program: MdhProgram, form: OneHot) -> tuple[Dim, ...]:
-    """The dimensions that are looped over, in the order of the program."""
-    return tuple(d for d in program.hom.dims if d.name not in form.cells)
+    return program.fp != "exact" or math.copysign(1, e.value) == math.copysign(1, nothing.value)

@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from lowering.domains import read_in_boxes
 from lowering.histogram import OneHot, one_hot
 from lowering.machine import Machine, SystemModel
-from lowering.parameters import Configuration, Layout, Level, output_buffers
+from lowering.parameters import Configuration, Layout, Level, output_buffers, reassociates
 from mdh_core.combine import CC, CombineOp, linear_operator
 from mdh_core.expr import Affine, Constraint, Load, Operand, Result, ScalarType, Type, stmt_exprs, walk
 from mdh_core.ir import (
@@ -346,14 +346,16 @@ def _threaded(phase: _Phase) -> list[tuple[int, str]]:
     ]
 
 
+def _keeps_order(program: MdhProgram) -> bool:
+    return program.fp == "exact" and reassociates(program)
+
+
 def _histogram(program: MdhProgram, form: OneHot, phase: _Phase, machine: Machine) -> HistogramNest:
     """Threads share a concatenated dimension if the configuration says so, else parts of a reduced one."""
     names = tuple(d.name for d in program.hom.dims if d.name not in form.cells)
     threaded = [d for _, d in _threaded(phase) if d in names]
     rows = [d for d in threaded if program.op(d).kind == "cc"]
-    function = program.hom.function
-    keeps_order = program.fp == "exact" and function is not None and not function.exact
-    first = next(iter(rows or ([] if keeps_order else threaded)), None)
+    first = next(iter(rows or ([] if _keeps_order(program) else threaded)), None)
     if first is None:
         return HistogramNest(program, form, names, False, 0)
     dims = (first, *(d for d in names if d != first))
@@ -379,9 +381,8 @@ def _scan(program: MdhProgram, dim: Dim, phase: _Phase) -> ScanNest:
     rows = tuple(d.name for d in program.hom.dims_of("cc") if any(e == d.name for _, e in threaded))
     on_dim = [layer for layer, d in threaded if d == dim.name]
     function = program.hom.function
-    keeps_order = program.fp == "exact" and function is not None and not function.exact
     in_blocks = function is None or function.commutative or is_linear_recurrence(program)
-    if rows or not on_dim or keeps_order or not in_blocks:
+    if rows or not on_dim or _keeps_order(program) or not in_blocks:
         return ScanNest(program, dim.name, None, rows)
     size = math.prod(phase.parts[k, dim.name] for k, d in phase.order if d == dim.name and k > on_dim[0])
     return ScanNest(program, dim.name, max(size, 256), ())

@@ -243,6 +243,17 @@ def _is_exact(t: Type) -> bool:
     return not t.is_float
 
 
+def neutral(f: CombineFunction) -> Const | None:
+    """A neutral element that changes no bit: -0.0 for floating-point addition.
+
+    ``&&`` and ``||`` have none: what they yield is 0 or 1, whatever the variable held.
+    """
+    if f.identity is None or f.arity != 1 or f.name in ("&&", "||"):
+        return None
+    (e,) = f.identity
+    return Const(-0.0, e.type) if f.name == "+" and e.type.is_float else e
+
+
 def tuple_operator(parts: tuple[CombineFunction, ...]) -> CombineFunction:
     """Several operators at once over one dimension, component by component."""
     if len(parts) == 1:

@@ -382,7 +382,7 @@ def _stores_injective(p: MdhProgram) -> Problems:
         sizes = {d.name: d.size.constant for d in p.hom.dims_of("cc", "ps") if d.name not in store.at_last}
         # dimensions that an equality ties together differ together
         tied = [c.value for c in p.hom.domain if c.equality and not c.names & _dims(p, "pw")]
-        if not injective((*store.index, *tied), sizes) and not (p.hom.domain and _kept_apart(p, store)):
+        if not injective((*store.index, *tied), sizes):
             yield f"`{store.buffer}` at ({', '.join(map(str, store.index))})"
 
 
@@ -494,15 +494,6 @@ def collide(p: MdhProgram, s: Store, t: Store) -> bool:
         return False
     equal = rows_of(Constraint(a, equality=True) for a in same)
     return not certainly_empty([*equal, *one.rows, *other.rows, *p.assumptions])
-
-
-def _kept_apart(p: MdhProgram, store: Store) -> bool:
-    """Does the domain certainly keep points that differ in a dimension from sharing a position?"""
-    one, other = _placed(p, store, ""), _placed(p, store, "'")
-    same = rows_of(Constraint(a - b, equality=True) for a, b in zip(one.index, other.index, strict=True))
-    both = [*same, *one.rows, *other.rows, *p.assumptions]
-    dims = [d.name for d in p.hom.dims_of("cc", "ps") if d.name not in store.at_last]
-    return all(certainly_empty([*both, Affine.of(d + "'") - Affine.of(d) - 1]) for d in dims)
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,7 +209,7 @@ class DataIndex:
             return interval(self.value, {**ranges, **dict.fromkeys(self.sources, (low, high))})
 
         first = next((k for k in range(_SHIFT) if (x := index(k, k)) is not None and x[0] >= 0), None)
-        if first is None or index(first, first) is None:
+        if first is None:
             return 0, extent
         fits, fails = first, first + _SCALE * max(extent, 1)
         while fails - fits > 1:

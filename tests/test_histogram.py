@@ -16,7 +16,9 @@ from lifter.lift import lift
 from lowering.histogram import one_hot
 from lowering.lower import HistogramNest, Lowered, Nest, lower
 from lowering.machine import GENERIC
+from lowering.parameters import random_configuration
 from lowering.space import configuration_at, tuning_space
+from mdh_core.expr import Binary, Const
 from mdh_core.interpreter import run, same
 from mdh_core.ir import MdhProgram
 from tests.emitted import FLAGS, Case, run_emitted, with_extents
@@ -29,6 +31,10 @@ MANY = {
     "| for (int i = 0; i < n; i++) h[x[i]]++;",
     "weights": "int n, int c, const int *restrict x, const double *restrict w, double h[restrict c]"
     "| for (int i = 0; i < n; i++) { int b = x[i] + 1; if (w[i] > 0) h[b] += w[i]; }",
+    "masked": "int n, int c, const int *restrict x, const int *restrict w, int h[restrict c]"
+    "| for (int i = 0; i < n; i++) if (w[i] > 0) h[x[i]] += w[i];",
+    "masked_largest": "int n, int c, const int *restrict x, const int *restrict w, int h[restrict c]"
+    "| for (int i = 0; i < n; i++) if (w[i] > 0 && w[i] > h[x[i]]) h[x[i]] = w[i];",
     "rows": "int n, int c, int m, const int *restrict x, const double w[restrict n][m], double h[restrict c][m]"
     "| for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) h[x[i]][j] += w[i][j];",
     "columns": "int n, int c, int m, const int *restrict x, const double w[restrict n], double h[restrict m][c]"
@@ -77,6 +83,14 @@ def test_only_the_cell_that_is_meant_is_visited(name: str) -> None:
     assert len(others) == {"rows": 2, "columns": 2, "planes": 2, "triangle": 2}.get(name, 1)
 
 
+def test_positions_are_read_where_the_source_reads_them() -> None:
+    for name, conditional in (("masked", True), ("masked_largest", True), ("count", False), ("largest", False)):
+        program = program_of(name)
+        assert [a.conditional for a in program.inp.accesses if a.buffer == "x"] == [conditional], name
+        form = one_hot(program)
+        assert form is not None and bool(form.tests[0].dim) != conditional
+
+
 def test_what_it_is_lifted_to() -> None:
     assert operators(lifted(COUNT % ("#pragma mdh", "h[x[i]]++;"))) == "i:pw(+) h_cell:cc"
     two = "{ h[x[i]] += 1; }"
@@ -122,6 +136,7 @@ def test_what_is_no_histogram() -> None:
         "h[b] += x[i] == b ? b : 0;",
         "h[b] += x[i] <= b ? 1 : 0;",
         "h[b] *= x[i] == b ? 3 : 0;",
+        "h[b] = h[b] && (x[i] == b ? bins[i] : 1);",  # every cell becomes 0 or 1
     ):
         text = f"void f({plain}) {{\n#pragma mdh\nfor (int i = 0; i < n; i++) for (int b = 0; b < c; b++) {loop} }}"
         (program,) = lifted(text).programs
@@ -234,15 +249,11 @@ def test_certificates_refute_what_is_wrong() -> None:
 
 def replace_operand(e):  # type: ignore[no-untyped-def]
     """The value plus one."""
-    from mdh_core.expr import Binary, Const
-
     return Binary("+", e, Const(1, e.type), e.type)
 
 
 def test_other_configurations_are_general_nests() -> None:
     """Where the phases differ, operands are copied and the form is not used."""
-    from lowering.parameters import random_configuration
-
     program, rng = program_of("count"), random.Random(2)
     c = random_configuration(rng, program, GENERIC.model, fused=False)
     while c.is_fused:
