@@ -8,8 +8,8 @@ Every kernel is one function whose outermost loop is a ``prange``.  Each peer ru
     numpy    what one would write instead of the loops, where that is obvious
 
 ``--fp fast`` allows ``@mdh`` (``fp("fast")``) and numba (``fastmath=True``) everything.  The processes are
-asked in turn, ``--rounds`` times, each time for calls of at least a twentieth of a second; medians are
-printed and what the first call took (compilation; for ``@mdh`` also verification, its cache is empty).  All
+asked in turn, ``--rounds`` times, each time for calls of at least a tenth of a second, after a pause.
+Medians are printed and what the first call took (compilation; for ``@mdh`` also verification, its cache is empty).  All
 results are compared.  Numba may belong to another Python: ``--numba-python``; without Numba there is a dash.
 
 This file runs alone in the processes of the peers and imports no other of this project.
@@ -27,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,8 @@ from typing import Any
 import numpy as np
 
 PEERS = ("mdh", "numba", "strict", "numpy")
-LEAST_SECONDS = 0.05  # of the calls of one round
+LEAST_SECONDS = 0.1  # of the calls of one round
+PAUSE_SECONDS = 0.1  # before them: threads of the peer before may spin for as long while they wait for work
 prange: Any = range  # each process puts its own here
 
 # --------------------------------------------------------------------------- kernels
@@ -250,13 +251,19 @@ def serve(peer: str, name: str, fp: str, result: str) -> None:
     np.save(result, given[0] if value is None else np.asarray(value))
     print(json.dumps(first), flush=True)
     for _ in sys.stdin:
-        calls, spent = 0, 0.0
-        while spent < LEAST_SECONDS:
-            started = time.perf_counter()
-            function(*given)
-            spent += time.perf_counter() - started
-            calls += 1
-        print(json.dumps(spent / calls), flush=True)
+        time.sleep(PAUSE_SECONDS)
+        _seconds_per_call(function, given, PAUSE_SECONDS)  # caches and threads awake
+        print(json.dumps(_seconds_per_call(function, given, LEAST_SECONDS)), flush=True)
+
+
+def _seconds_per_call(function: Callable[..., Any], given: Sequence[Any], least: float) -> float:
+    calls, spent = 0, 0.0
+    while spent < least:
+        started = time.perf_counter()
+        function(*given)
+        spent += time.perf_counter() - started
+        calls += 1
+    return spent / calls
 
 
 # --------------------------------------------------------------------------- the run

@@ -76,7 +76,7 @@ def hole_test(
     if low + at != first or end <= first or not around:
         return _failed(source, span, "taking it out changes the code around it")
     if (statement_end(whole.tokens, first) if last is None else last) != end:
-        return _failed(source, span, "a macro hides a part of the loop")
+        return _failed(source, span, "a macro makes more than the loop")
     return None
 
 

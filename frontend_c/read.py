@@ -342,21 +342,41 @@ class _One:
 
     def _bytes(self, first: int, end: int) -> Span:
         """The bytes of the nest, checked by the hole test."""
-        positions = self.file.positions
-        found = self.file.original_statement(first)
-        if found is None:
-            place = positions.span(first, first) or self.found.span
-            raise refuse(
-                "MDH005", "nest has no exact place in the file: a macro hides a part of the loop", place,
-                help="write the `for` and its braces out",
-            )  # fmt: skip
-        span = found[1]
-        if span in self.file.exact:
-            return span
-        problem = hole_test(self.file.source, self.file.command, self.file.whole, span, first)
+        file = self.file
+        found = file.original_statement(first)
+        if found is not None and found[1] in file.exact:
+            return found[1]
+        problem: Diagnostic | None = None
+        for span in dict.fromkeys((NO_SPAN if found is None else found[1], self._around_macros(end))):
+            tried = hole_test(file.source, file.command, file.whole, span, first) if span else None
+            if span and tried is None:
+                return span
+            problem = problem or tried
         if problem is not None:
             raise Refusal(problem)
-        return span
+        raise refuse(
+            "MDH005", "nest has no exact place in the file: a macro makes more than the loop",
+            file.positions.span(first, first) or self.found.span, help="write the `for` and its braces out",
+        )  # fmt: skip
+
+    def _around_macros(self, end: int) -> Span:
+        """From what follows the directive to what precedes preprocessed token ``end``: the nest, where
+        calls of macros make its head or its end.  Nothing where macros make what comes next, too."""
+        positions, stop = self.file.positions, None
+        for last, beyond in ((end - 1, 1), (end, 0)):  # the token itself, if it is in the file
+            at = positions.original_index(last) if last < len(self.file.stream) else None
+            if at is not None:
+                stop = at + beyond
+                break
+        begin = bisect_left(positions.original, self.found.span.end, key=lambda t: t.start)
+        while begin < len(positions.original) and positions.original[begin].kind == "directive":
+            begin += 1
+        if stop is None or stop <= begin:
+            return NO_SPAN
+        inside = positions.original[begin:stop]
+        if any(t.kind == "directive" and not _harmless(t.text) for t in inside):
+            return NO_SPAN
+        return Span(inside[0].start, inside[-1].end)
 
     def _parsed(self, first: int, end: int) -> tuple[Node, Node]:
         """The function's definition and the nest's statement; MDH003 where they do not parse."""

@@ -1035,6 +1035,30 @@ void f(float *A)
     assert one.body[0].upper == Const(10, INT32) and one.body[0].body[0].iterator == "j"
 
 
+@pytest.mark.parametrize(
+    ("loop", "after"),
+    [
+        (b"FOR(i, n)\n        y[i] = 0;", b"y[0] = 1;"),
+        (b"FOR(i, n) { y[i] = 0; }", b"FOR(k, n) y[k] += 1;"),
+        (b"FOR(i, n)\n        FOR(j, n) y[i] = j;", b""),
+        (b"OPEN(i, n) y[i] = 0; CLOSE", b"y[0] = 1;"),
+        (b"OPEN(i, n) y[i] = 0; }", b"OPEN(k, n) y[k] += 1; CLOSE"),
+        (b"for (int i = 0; i < n; i++) {\n        y[i] = 0;\n    CLOSE", b"y[0] = 1;"),
+        (b"ALL(i, n, y[i] = 0;)", b"y[0] = 1;"),
+    ],
+)
+def test_macros_that_hide_the_loop(loop, after):
+    code = (
+        b"#define FOR(i, n) for (int i = 0; i < (n); i++)\n#define OPEN(i, n) FOR(i, n) {\n#define CLOSE }\n"
+        b"#define ALL(i, n, body) FOR(i, n) { body }\n"
+        b"void f(float *y, int n)\n{\n#pragma mdh\n    " + loop + b"\n    " + after + b"\n}\n"
+    )
+    ((_, body, function),) = spans(code)
+    assert body == loop
+    assert function.startswith(b"void f") and function.endswith(b"}")
+    assert nest(code).body[0].iterator == "i"
+
+
 def test_conditional_code_inside_the_nest():
     code = """
 void f(float *y, int n)

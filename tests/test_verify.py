@@ -422,3 +422,32 @@ def test_certificate_that_is_not_made_blocks_nothing(monkeypatch: pytest.MonkeyP
     found = certified.certified(nest.nest, nest.program, (), 0.5)
     assert isinstance(found, str) and told in found
     assert told in certified.summary(found)
+
+
+# --------------------------------------------------------------------------- originals that take long
+
+# waits for `n` hundredths of a second at each element
+SLOW = subject_of(
+    "#include <time.h>\nvoid f(int n, float *restrict y, const float *restrict x)\n{\n"
+    "    for (int i = 0; i < n; i++) {\n        struct timespec t = {0, n * 10000000};\n"
+    "        nanosleep(&t, 0);\n        y[i] = x[i];\n    }\n}\n",
+    arrays("float", FLOAT),
+)
+
+
+@pytest.mark.parametrize("seconds", [10.0, 1.0])
+def test_what_a_slow_original_leaves_no_time_for_is_told(bench: Workbench, seconds: float) -> None:
+    """Whether the time that is enough runs out, or that after which the process is killed."""
+    cases = [verify.Case({"n": 4}), *(verify.Case({"n": 5}, data) for data in 3 * ("real", "exact", "denormal"))]
+    program = bench.build(SLOW, loop("y[i] = x[i];")).data["program"]
+    found = verify.verify(bench, SLOW, program, cases, seconds=seconds, enough=0.6 if seconds > 1 else 9)
+    assert found.ok, found.outcome
+    assert 1 <= found.cases < 9 and len(found.notes) == 1
+    assert "denormal" in found.notes[0] or "slow" in found.notes[0]
+    assert sum(found.kinds.values()) == found.cases
+
+
+def test_the_first_comparison_is_made_however_slow(bench: Workbench) -> None:
+    program = bench.build(SLOW, loop("y[i] = i;")).data["program"]
+    found = verify.verify(bench, SLOW, program, [verify.Case({"n": 5})], enough=1e-3)
+    assert found.cases == 1 and found.outcome.kind == runner.WRONG_RESULT

@@ -558,8 +558,11 @@ class Workbench:
         seconds: float = 0.0,
         threads: int = 0,
         timed: bool = True,
+        enough: float = 0.0,
     ) -> Outcome:
         """Run the cases (see ``driver.c``) of a program; ``data["lines"]`` are the results.
+
+        ``enough``: seconds after which no further comparison begins; 0: all are made.
 
         Where nothing is ``timed``, threads that wait leave the cores to others: many short parallel regions
         would take very long on a busy machine.
@@ -568,7 +571,8 @@ class Workbench:
         threads = threads or self.threads
         with tempfile.TemporaryDirectory(prefix="mdh-lift-") as directory:
             spec = Path(directory) / "spec"
-            spec.write_text(_limit_lines(self.limits, wall, threads) + "".join(cases))
+            limits = _limit_lines(self.limits, wall, threads) + f"enough {enough}\n"
+            spec.write_text(limits + "".join(cases))
             env = environment(_RUN_ENV, directory, OMP_NUM_THREADS=str(threads), OMP_DYNAMIC="false")
             if not timed:
                 env["OMP_WAIT_POLICY"] = "passive"

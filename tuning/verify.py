@@ -40,6 +40,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from tuning.harness import ArrayArg, Sizes, Subject
@@ -73,6 +74,7 @@ _STYLES = {
     "positive": ("positive", "positive"),
     "dominant": ("dominant", "dominant"),
 }
+_ENOUGH_SECONDS = 12.0  # of one set of comparisons; a nest of fixed, large sizes allows no more than a few
 EXACT_DATA = {"sum": "exact", "product": "exact_product", "positive": "positive", "dominant": "dominant"}
 
 
@@ -338,28 +340,50 @@ def verify(
     *,
     seconds: float = 0.0,
     plain: str = "",
+    enough: float = 0.0,
 ) -> VerifySummary:
     """Run all cases in one process, stop at the first that fails, and say which and how.
 
     ``plain``: a library with the original compiled without optimisation (``Workbench.build_plain``).
-    Where the original itself fails on a division, the cases are repeated with data that has no zero.
+    ``enough``: after so many seconds no further case begins (0: a part of ``seconds``); what is left out is
+    noted.  Where the original itself fails on a division, the cases are repeated with data that has no zero.
     """
-    summary = _verify_once(bench, subject, program, cases, seconds, plain)
+    wall = seconds or bench.limits.run_seconds
+    enough = enough or 0.6 * wall
+    run = partial(_verify_once, bench, subject, program, seconds=wall, plain=plain, enough=enough)
+    summary = run(cases)
     if summary.outcome.kind == ORIGINAL_FAILED and "SIGFPE" in summary.outcome.reason:
         cases = [replace(c, data="positive") for c in cases]
-        summary = _verify_once(bench, subject, program, cases, seconds, plain)
+        summary = run(cases)
     number = summary.outcome.data.get("case", -1)
     if summary.outcome.kind != ORIGINAL_FAILED or summary.cases == 0 or not 0 <= number < len(cases):
         return summary
-    alone = _verify_once(bench, subject, program, [cases[number]], seconds, plain)
+    alone = run([cases[number]])
+    slow = summary.outcome.data.get("how") == TIMED_OUT
+    if slow and alone.outcome.data.get("seconds", 0.0) >= _seconds_of_last_phase(summary.outcome) / 2:
+        note = f"left out, as the original is slow: {cases[number].describe()} and what would have followed"
+        return replace(summary, outcome=Outcome(OK), notes=(*summary.notes, note))
     if alone.outcome.kind == ORIGINAL_FAILED:
         return summary
     reason = f"the original failed after the candidate had run: {summary.outcome.reason}"
     return replace(summary, outcome=Outcome(CRASHED, reason, summary.outcome.data))
 
 
+def _seconds_of_last_phase(outcome: Outcome) -> float:
+    """How long what was stopped had run."""
+    times = [line["at"] for line in outcome.data.get("lines", ()) if "phase" in line]
+    return float(outcome.data.get("seconds", 0.0)) - (times[-1] - times[0]) if times else 0.0
+
+
 def _verify_once(
-    bench: Workbench, subject: Subject, program: str, cases: Sequence[Case], seconds: float, plain: str
+    bench: Workbench,
+    subject: Subject,
+    program: str,
+    cases: Sequence[Case],
+    *,
+    seconds: float,
+    plain: str,
+    enough: float,
 ) -> VerifySummary:
     shared = {"plain": plain} if plain else {}
     texts = [case_text(k, "verify", subject, c.sizes, c.settings() | shared) for k, c in enumerate(cases)]
@@ -367,11 +391,13 @@ def _verify_once(
     if not usable:
         return VerifySummary(Outcome(HARNESS_FAILED, "no sizes to verify with"), skipped=len(cases))
     threads = max(c.threads for c in cases)
-    ended = bench.run(program, usable, seconds=seconds, threads=threads, timed=False)
+    ended = bench.run(program, usable, seconds=seconds, threads=threads, timed=False, enough=enough)
     results = [line for line in ended.data.get("lines", ()) if "verify" in line]
+    left = next((line["left_out"] for line in ended.data.get("lines", ()) if "left_out" in line), 0)
+    spent = ended.data.get("seconds", 0.0)
     outcome = _first_failure(subject, cases, results, ended)
     return VerifySummary(
-        outcome,
+        outcome if not outcome.ok else replace(outcome, data={"seconds": spent}),
         cases=len(results),
         handled=sum(line["handled"] for line in results),
         declined=sum(not line["handled"] for line in results),
@@ -385,9 +411,19 @@ def _verify_once(
         differs=sum(line["differs"] for line in results),
         error=max((line["error"] for line in results), default=0.0),
         bound=max(((line["error"], line["bound"]) for line in results), default=(0.0, 0.0))[1],
-        kinds=dict(Counter(cases[line["verify"]].kind for line in results)),
+        kinds=_kinds(cases[line["verify"]] for line in results),
         plain=bool(plain),
+        notes=(_left_out(cases[-left:], spent),) if left else (),
     )
+
+
+def _kinds(cases: Iterable[Case]) -> dict[str, int]:
+    return dict(Counter(case.kind for case in cases))
+
+
+def _left_out(cases: Sequence[Case], spent: float) -> str:
+    kinds = ", ".join(f"{kind} ({n})" for kind, n in _kinds(cases).items())
+    return f"{kinds}: the comparisons before took {spent:.0f} s"
 
 
 def _distinct_sizes(cases: Sequence[Case], results: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -402,6 +438,7 @@ class Thorough:
     sizes      to try with arrays that are only aligned to their elements, and with special values
     specials   that the nest is determined for
     large      sizes whose arrays exceed the caches; None: there are none in reasonable time
+    seconds    that one run of the original takes at the size tuned for, if known: fixed sizes need patience
     """
 
     sizes: Sequence[Mapping[str, int | float]]
@@ -411,6 +448,7 @@ class Thorough:
     bitwise: bool = False
     seed: int = 1
     large_seconds: float = 8.0
+    seconds: float = 0.0
 
 
 def verify_thoroughly(
@@ -420,19 +458,22 @@ def verify_thoroughly(
     compiled as the user does, and without optimisation."""
     built = bench.build_plain(subject)
     plain = built.data["library"] if built.ok else ""
+    wall = max(bench.limits.run_seconds, 60 * more.seconds)
+    enough = max(_ENOUGH_SECONDS, 16 * more.seconds)
+    check = partial(verify, bench, subject, program, seconds=wall, enough=enough)
     first = [*cases, *_offset_cases(more, bench.threads)]
-    usual = verify(bench, subject, program, first, plain=plain)
+    usual = check(first, plain=plain)
     if plain and usual.outcome.kind == HARNESS_FAILED and usual.cases == 0:
         built, plain = usual.outcome, ""
-        usual = verify(bench, subject, program, first)
+        usual = check(first)
     notes = () if plain else (f"not compared with the original at -O0: {built.reason}",)
-    summary = replace(usual, notes=notes)
+    summary = replace(usual, notes=(*usual.notes, *notes))
     if not summary.outcome.ok:
         return summary
     special = _special_cases(more, bench.threads)
     summary = replace(summary, notes=(*summary.notes, *more.specials.reasons))
     if special:
-        found = verify(bench, subject, program, special, plain=plain)
+        found = check(special, plain=plain)
         if found.outcome.kind == ORIGINAL_FAILED:
             reason = f"no special values: {found.outcome.reason}"
             found = replace(found, outcome=Outcome(OK), notes=(reason,))
