@@ -9,8 +9,9 @@ Every kernel is one function whose outermost loop is a ``prange``.  Each peer ru
 
 ``--fp fast`` allows ``@mdh`` (``fp("fast")``) and numba (``fastmath=True``) everything.  The processes are
 asked in turn, ``--rounds`` times, each time for calls of at least a tenth of a second, after a pause.
-Medians are printed and what the first call took (compilation; for ``@mdh`` also verification, its cache is empty).  All
-results are compared.  Numba may belong to another Python: ``--numba-python``; without Numba there is a dash.
+Medians are printed and what the first call took (compilation; for ``@mdh`` also verification, its cache is
+empty).  All results are compared.  Numba may belong to another Python: ``--numba-python``; without Numba
+there is a dash.
 
 This file runs alone in the processes of the peers and imports no other of this project.
 """

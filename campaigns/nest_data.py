@@ -23,6 +23,11 @@ class Grown(Exception):  # noqa: N818 - an answer
     """A value became so large that another order of a sum could round or overflow."""
 
 
+def is_undefined(error: Exception) -> bool:
+    """Does C leave the meaning undefined: signed overflow, a value converted to an integer it exceeds?"""
+    return "overflow" in str(error) or "does not fit" in str(error)
+
+
 def limit_of(t: object) -> int:
     if not isinstance(t, ScalarType) or t.kind in ("uint", "bool") or t.bits < 32:
         return 1 << 70
@@ -183,7 +188,7 @@ def survives(
     except Grown:
         return False
     except EvaluationError as error:
-        if "overflow" in str(error):
+        if is_undefined(error):
             return False
         raise
     return True

@@ -33,6 +33,7 @@ from campaigns.nest_data import (
     Sizes,
     chosen_sizes,
     extents_of,
+    is_undefined,
     random_data,
     random_number,
     run_loops,
@@ -395,7 +396,7 @@ def check_python(nest: Nest, seed: int = 0, trials: int = 3) -> Outcome:
         except TooSlow:
             return Outcome(lifted.status, failure="python: run is too slow")
         except Exception as error:
-            if "overflow" in str(error):
+            if is_undefined(error):
                 dropped += 1
                 continue
             return raised("python", error)
@@ -540,7 +541,7 @@ def check_lifted(nest: Nest, lifted: LiftedNest, seed: int, trials: int) -> Outc
             return Outcome(lifted.status, failure="run: too slow")
         except EvaluationError as error:
             if any(f.name == "run_loops" for f in traceback.extract_tb(error.__traceback__)):
-                if "overflow" in str(error):
+                if is_undefined(error):
                     dropped += 1
                     continue
                 return raised("the generator", error)

@@ -57,7 +57,7 @@ def order(
     """How the reads and writes of one cell are ordered in the source; ``nest``: axes in loop order."""
     if read.buffer != write.buffer:
         return Order(False, False, False)
-    points = (*write.axes, *write.combined)
+    points = _points(write)
     primed = {a: f"{a}'" for a in points}
     base = list(context)
     for a in read.axes:
@@ -124,9 +124,9 @@ def why_not_injective(
 ) -> Refusal | None:
     """MDH208 if two output positions write one cell."""
     axes = [a for a in write.axes if a not in write.at_last]
-    primed = {a: f"{a}'" for a in axes}
+    primed = {a: f"{a}'" for a in _points(write)}
     base = list(context)
-    for a in axes:
+    for a in primed:
         base += [*domain[a], *(c.renamed(primed) for c in domain[a])]
     base += [equal(i, rename(i, primed)) for i in write.index]
     for level, name in enumerate(axes):
@@ -142,11 +142,16 @@ def why_not_injective(
     return None
 
 
+def _points(write: Write) -> tuple[str, ...]:
+    """All axes of a write: where a domain is not rectangular, the reduced ones bound the others."""
+    return (*write.axes, *write.combined)
+
+
 def meet(a: Write, b: Write, domain: Domain, context: tuple[Constraint, ...]) -> bool:
     """May two stores write one cell?"""
     if a.buffer != b.buffer:
         return False
-    primed = {x: f"{x}'" for x in b.axes}
-    base = [*context, *(c for x in a.axes for c in domain[x])]
-    base += [c.renamed(primed) for x in b.axes for c in domain[x]]
+    primed = {x: f"{x}'" for x in _points(b)}
+    base = [*context, *(c for x in _points(a) for c in domain[x])]
+    base += [c.renamed(primed) for x in primed for c in domain[x]]
     return satisfiable([*base, *(equal(i, rename(j, primed)) for i, j in zip(a.index, b.index, strict=True))])

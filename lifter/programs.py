@@ -22,7 +22,7 @@ from lifter.normalise import (
 )
 from lifter.places import Dims, Entry, Env, Place, is_poison, output_twice, shown
 from lifter.polyhedral import Constraint, reaches, rename, satisfiable
-from lifter.reductions import conjuncts
+from lifter.reductions import as_condition, conjuncts
 from lifter.segments import Segment
 from lifter.symbolic import Machine
 from lifter.trees import declarations
@@ -32,7 +32,6 @@ from mdh_core.expr import (
     Affine,
     Binary,
     Call,
-    Const,
     Declare,
     Expr,
     Field,
@@ -43,7 +42,6 @@ from mdh_core.expr import (
     Operand,
     RecordType,
     Result,
-    ScalarType,
     Select,
     Stmt,
     Var,
@@ -254,7 +252,7 @@ class _Builder:
         """The conditions of a store that mention iterators and parameters alone."""
         if entry.touched is None:
             return []
-        every = conjuncts(_as_condition(entry.touched))
+        every = conjuncts(as_condition(entry.touched))
         return [c for c in every if not depends_on_data(c, self.normal.axes, self.nest.params)]
 
     def guard(
@@ -647,17 +645,6 @@ def violations(c: Constraint) -> tuple[Constraint, ...]:
     below = Constraint(-c.value - 1)
     return (below, Constraint(c.value - 1)) if c.equality else (below,)
 
-
-def _as_condition(e: Expr) -> Expr:
-    """``touched`` without the constants that merging branches leaves in it."""
-    match e:
-        case Select(cond=cond, then=Const(value=then), other=Const(value=other)) if then and not other:
-            return cond
-        case Select(cond=cond, then=then, other=Const(value=other)) if not other:
-            assert isinstance(then.type, ScalarType)
-            return Binary("&&", cond, _as_condition(then), then.type)
-        case _:
-            return e
 
 
 def loads(e: Expr, guarded: bool) -> Iterable[tuple[Load, bool]]:

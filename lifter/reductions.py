@@ -159,6 +159,17 @@ def conjuncts(e: Expr) -> list[Expr]:
     return [e]
 
 
+def as_condition(e: Expr) -> Expr:
+    """``touched`` without the constants that merging branches leaves in it."""
+    match e:
+        case Select(cond=cond, then=Const(value=then), other=Const(value=other)) if then and not other:
+            return cond
+        case Select(cond=cond, then=then, other=Const(value=other)) if not other:
+            return Binary("&&", cond, as_condition(then), INT32)
+        case _:
+            return e
+
+
 def conjunction(parts: list[Expr]) -> Expr:
     out = parts[0]
     for p in parts[1:]:

@@ -43,6 +43,9 @@ from lifter.places import (
 from lifter.polyhedral import Constraint, equal, satisfiable
 from lifter.reductions import (
     Rules,
+    as_condition,
+    conjunction,
+    conjuncts,
     truth,
 )
 from lifter.trees import declarations
@@ -323,9 +326,7 @@ class Machine:
             mine = [Const(0, INT32) if e is None or e is old else e.touched for e in (then, other)]
             if any(m is not None for m in mine):
                 yes, no = (Const(1, INT32) if m is None else m for m in mine)
-                touched = Select(truth(cond), yes, no, INT32)
-                if old is not None and old.touched is not None and old.touched != touched:
-                    touched = Binary("||", old.touched, touched, INT32)
+                touched = _either(old, Select(truth(cond), yes, no, INT32))
         if x == y:
             return Entry(x, touched=touched, span=span)
         if is_unset(x):
@@ -416,9 +417,7 @@ class Machine:
                 mine = p.index is not None and other.name == p.name and other.index != p.index
                 if mine and self.may_meet(p, other):
                     raise output_twice(p.name, entry.span, old.span)
-            if p in env and env[p].touched is None:
-                entry = replace(entry, touched=None)
-            env[p] = entry
+            env[p] = replace(entry, touched=_either(env.get(p), entry.touched))
 
     def may_be_empty(self, loop: AxisLoop) -> bool:
         axis = loop.axis
@@ -545,6 +544,23 @@ class Machine:
                 for x in stmt_exprs((s,)):
                     needed |= variables(x)
         return out[::-1]
+
+
+def _either(old: Entry | None, touched: Expr | None) -> Expr | None:
+    """The condition under which a cell has been written now, too; None: always.
+
+    What both conditions demand stays in sight: ``a && (b || c)`` of ``a && b`` and ``a && c``.
+    """
+    if touched is None or old is None:
+        return touched
+    if old.touched is None or old.touched == touched:
+        return old.touched
+    one, other = (conjuncts(as_condition(e)) for e in (old.touched, touched))
+    both = [c for c in one if c in other]
+    rest = [[c for c in each if c not in both] for each in (one, other)]
+    if all(rest):
+        both.append(Binary("||", conjunction(rest[0]), conjunction(rest[1]), INT32))
+    return conjunction(both)
 
 
 def _has_while(body: Sequence[Stmt]) -> bool:

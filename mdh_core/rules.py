@@ -382,8 +382,22 @@ def _stores_injective(p: MdhProgram) -> Problems:
         sizes = {d.name: d.size.constant for d in p.hom.dims_of("cc", "ps") if d.name not in store.at_last}
         # dimensions that an equality ties together differ together
         tied = [c.value for c in p.hom.domain if c.equality and not c.names & _dims(p, "pw")]
-        if not injective((*store.index, *tied), sizes):
+        if not injective((*store.index, *tied), sizes) and not _apart_in_domain(p, store):
             yield f"`{store.buffer}` at ({', '.join(map(str, store.index))})"
+
+
+def _apart_in_domain(p: MdhProgram, store: Store) -> bool:
+    """Do different points of the domain certainly have different positions?"""
+    one, other = _placed(p, store, ""), _placed(p, store, "'")
+    rows = [*one.rows, *other.rows, *p.assumptions]
+    rows += rows_of(Constraint(a - b, equality=True) for a, b in zip(one.index, other.index, strict=True))
+    for d in p.hom.dims_of("cc", "ps"):
+        if d.name not in store.at_last:
+            gap = Affine.of(f"{d.name}'") - Affine.of(d.name)  # one way suffices: both points are any
+            if not certainly_empty([*rows, gap - 1]):
+                return False
+            rows += [gap, -gap]
+    return True
 
 
 def _stores_disjoint(p: MdhProgram) -> Problems:

@@ -60,8 +60,9 @@ _CONTRACTION = (
 )
 Tell = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
 _CERTIFIED = ("verify", "splice", "all")  # stages with a certificate
-_FINAL_SECONDS = {"verify": 0.2}
-_FORCED_SECONDS = 1.0  # the last measurement where nothing depends on it
+_LAST = (3.0, 7)  # seconds and rounds of the last measurement
+_LAST_OF_VERIFY = (0.2, 1)
+_LAST_IF_FORCED = (1.0, 3)  # nothing depends on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,10 +298,9 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
         bitwise=plan.lifted.nest.directive.fp == "exact",
         resume=options.resume,
         replay=options.replay,
-        final_seconds=_FINAL_SECONDS.get(
-            stage, _FORCED_SECONDS if options.force else Settings().final_seconds
-        ),
     )
+    last = _LAST_OF_VERIFY if stage == "verify" else _LAST_IF_FORCED if options.force else _LAST
+    settings = replace(settings, final_seconds=last[0], final_rounds=last[1])
     sizes = work.variables
     ladder = _ladder(plan, sizes)
     final = cases_for(

@@ -892,3 +892,11 @@ def test_fingerprint_depends_on_compiler_and_flags() -> None:
     a = fingerprint.fingerprint(Toolchain(flags=("-O2", "-Ix")), 2)
     assert a == fingerprint.fingerprint(Toolchain(flags=("-Iy", "-O2")), 2)
     assert a != fingerprint.fingerprint(Toolchain(flags=("-O3",)), 2)
+
+
+@pytest.mark.parametrize(("rounds", "confidence"), [(2, 0.5), (3, 0.75), (5, 0.9375)])
+def test_few_rounds_are_worth_little(rounds: int, confidence: float) -> None:
+    """The range of ``n`` ratios misses their median if all lie on one side: twice in 2**n."""
+    ratio = measure.ratio_of([(3.0 + k, 1.0) for k in range(rounds)])
+    assert (ratio.low, ratio.high, ratio.confidence) == (3.0, 2.0 + rounds, confidence)
+    assert ratio.verdict() == ("faster" if rounds == 5 else "noisy")

@@ -18,6 +18,7 @@ from tuning.harness import Subject
 from tuning.runner import CUT_OFF, DECLINED, HARNESS_FAILED, OK, Outcome, Workbench, case_text
 from tuning.verify import DATA
 
+_LEAST_CONFIDENCE = 0.9  # for a speedup to count
 Pair = tuple[float, float]  # seconds of original and candidate in one round
 
 
@@ -76,9 +77,10 @@ class Ratio:
 
     def verdict(self, min_speedup: float = 1.0, too_wide: float = 0.1) -> str:
         """``faster`` | ``not_faster`` | ``noisy``: neither can be said of so wide an interval."""
-        if self.low > min_speedup:
+        if self.low > min_speedup and self.confidence >= _LEAST_CONFIDENCE:
             return "faster"
-        return "noisy" if self.high > min_speedup and self.width > too_wide else "not_faster"
+        unsure = self.width > too_wide or self.confidence < _LEAST_CONFIDENCE
+        return "noisy" if self.high > min_speedup and unsure else "not_faster"
 
 
 def ratio_of(pairs: Sequence[Pair], confidence: float = 0.95) -> Ratio:
@@ -86,6 +88,8 @@ def ratio_of(pairs: Sequence[Pair], confidence: float = 0.95) -> Ratio:
     if not ratios:
         return Ratio(1.0, 0.0, math.inf, confidence, 0)
     low, high = median_interval(ratios, confidence)
+    if math.isinf(high):  # too few for the confidence: all of them, and what that is worth
+        low, high, confidence = min(ratios), max(ratios), 1 - 2.0 ** (1 - len(ratios))
     return Ratio(median(ratios), low, high, confidence, len(ratios))
 
 
@@ -142,14 +146,15 @@ def measure(
     *,
     budget: float = 3.0,
     width: float = 0.05,
+    least: int = 7,
     data: str = "exact",
     seed: int = 1,
     wall: float = 0.0,
 ) -> Measurement:
     """Original against candidate in several processes (so that address layouts vary too).
 
-    At least seven rounds, whatever the budget, so that there is an interval.  Ends with outcome ok, or with
-    how the program failed; a kernel that declines is ``declined``.
+    At least seven rounds (``least``), whatever the budget, so that there is an interval.  Ends with outcome
+    ok, or with how the program failed; a kernel that declines is ``declined``.
     """
 
     def rounds(seconds: float) -> Sequence[Pair] | Outcome:
@@ -160,7 +165,7 @@ def measure(
             sizes,
             which=3,
             seconds=seconds,
-            min_rounds=7,
+            min_rounds=least,
             hard=60.0,
             data=data,
             seed=seed,

@@ -85,7 +85,11 @@ class TuneResult:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How to tune.  ``style``: data, as in ``verify.cases_for``; ``final_seconds``: the last measurement."""
+    """How to tune.
+
+    ``style``: data, as in ``verify.cases_for``; ``final_seconds`` and at least ``final_rounds``: the last
+    measurement.
+    """
 
     budget: Budget = field(default=Budget(evaluations=100))
     strategy: str = DEFAULT_STRATEGY
@@ -95,6 +99,7 @@ class Settings:
     resume: bool = True
     replay: bool = False
     final_seconds: float = 3.0
+    final_rounds: int = 7
     sample_seconds: float = 0.1
     finalists: int = 4
 
@@ -355,6 +360,7 @@ class _Tuner:
             program,
             self.sizes,
             budget=s.final_seconds,
+            least=s.final_rounds,
             data=_exact_data(s),
             seed=s.seed,
             wall=wall,
