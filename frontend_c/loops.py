@@ -264,7 +264,7 @@ def _check(reader: Expressions, node: Node, test: _Test, step: int) -> None:
         raise _refusal(reader, "bound depends on the loop's own iterator", test.bound)
     heads = [n for n in (node.cond, getattr(node, "next", None)) if n is not None]
     moving = {name for n in heads for name in assigned_names(n)}
-    moving |= {n for n in assigned_names(node.stmt) if not _redeclares(node.stmt, n)}
+    moving |= {n for n in named & assigned_names(node.stmt).keys() if not _redeclares(node.stmt, n)}
     changed = sorted(named & moving)
     if changed:
         what = f"bound depends on `{changed[0]}`, which the loop changes"

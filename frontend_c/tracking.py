@@ -101,18 +101,16 @@ class Tracker:
             return b.kind == "local" or b.source in self.reader.assigned
         return b.source in self.counters and _is_counter(b.ctype)
 
-    def lost(self, b: Binding, node: Node | None, why: str) -> Untracked:
-        """What to raise where the value cannot be told."""
+    def lost(self, b: Binding, node: Node | None, why: str) -> Untracked | Refusal:
+        """What to raise where the value cannot be told; a refusal where that was known before."""
         what = "pointer" if isinstance(b.ctype, Pointer) else "variable"
         if isinstance(node, c_ast.If | c_ast.Switch | c_ast.Label | LOOPS):
             node = next((n for n in walk_nodes(node) if stepped(n) == b.source), node)
         span = self.reader.span(node) if node is not None else self.reader.head_of_nest
-        return Untracked(
-            b.source,
-            refuse(
-                "MDH006", f"{what} `{b.source}` {why}", span, help="index the array with the loop iterators"
-            ),
+        refusal = refuse(
+            "MDH006", f"{what} `{b.source}` {why}", span, help="index the array with the loop iterators"
         )
+        return refusal if b.source in self.given_up else Untracked(b.source, refusal)
 
     # ------------------------------------------------------------------ values
 

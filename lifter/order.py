@@ -51,6 +51,21 @@ def conflicts(a: Leaf, b: Leaf) -> Iterator[tuple[Reference, Reference]]:
                 yield x, y
 
 
+def may_conflict(leaves: Sequence[Leaf]) -> Iterator[tuple[Leaf, Leaf]]:
+    """Ordered pairs of different leaves that use one buffer, at least one of them to write it."""
+    users: dict[str, tuple[set[int], set[int]]] = {}
+    for leaf in leaves:
+        for r in leaf.references:
+            everyone, writers = users.setdefault(r.buffer, (set(), set()))
+            everyone.add(leaf.number)
+            if r.written:
+                writers.add(leaf.number)
+    pairs = {pair for everyone, writers in users.values() for w in writers for x in everyone if x != w
+             for pair in ((w, x), (x, w))}  # fmt: skip
+    for a, b in sorted(pairs):
+        yield leaves[a], leaves[b]
+
+
 def shared(a: Leaf, b: Leaf) -> tuple[Axis, ...]:
     """The loops around both leaves."""
     out = []

@@ -20,7 +20,16 @@ from itertools import product, takewhile
 
 from lifter.loop_nest import Loop, NestStmt
 from lifter.normalise import Axis, NormalNest, assigned_buffers, assigned_scalars
-from lifter.order import Leaf, components, depends, leaves_of, same_cell, shared, why_not_reorder
+from lifter.order import (
+    Leaf,
+    components,
+    depends,
+    leaves_of,
+    may_conflict,
+    same_cell,
+    shared,
+    why_not_reorder,
+)
 from lifter.polyhedral import satisfiable
 from lifter.segments import Reference
 from lifter.trees import (
@@ -73,21 +82,19 @@ def distribute(loop: Loop, normal: NormalNest) -> list[list[int]] | None:
     """Groups of leaves that may run as loops of their own, in execution order; None for one group."""
     found = leaves_of(normal.body)
     nodes = list(leaves((loop,)))
-    edges: set[tuple[int, int]] = set()
-    for a in found:
-        for b in found:
-            if a.number != b.number and depends(normal, a, b):
-                edges.add((a.number, b.number))
+    edges = {(a.number, b.number) for a, b in may_conflict(found) if depends(normal, a, b)}
     around = list(_paths((loop,), ()))
     names = [
         mentioned((s,)) | {v for x in path for e in (x.lower, x.upper) for v in variables(e)}
         for s, path in zip(nodes, around, strict=True)
     ]
-    assigned = [assigned_scalars((s,)) for s in nodes]
-    for p in range(len(nodes)):
-        for q in range(p + 1, len(nodes)):
-            if assigned[p] & names[q] or assigned[q] & names[p]:
-                edges |= {(p, q), (q, p)}
+    users: dict[str, list[int]] = {}
+    for k, mine in enumerate(names):
+        for name in mine:
+            users.setdefault(name, []).append(k)
+    for p, s in enumerate(nodes):
+        for q in {q for name in assigned_scalars((s,)) for q in users.get(name, ())} - {p}:
+            edges |= {(p, q), (q, p)}
     groups = components(len(nodes), edges)
     empty = {k for k, s in enumerate(nodes) if isinstance(s, Declare) and s.value is None}
     groups = [g for g in groups if not set(g) <= empty]

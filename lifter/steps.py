@@ -44,6 +44,7 @@ from lifter.trees import (
     buffers_in,
     declarations,
     exposed,
+    exposed_from,
     has_loop,
     leaves,
     loops_in,
@@ -80,6 +81,8 @@ from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Sequential, Step, p
 
 MAX_WORK = 40_000  # nodes of the expressions in all analyses of one nest
 MAX_SPLITS = 2  # of loops within one another
+MAX_LEAVES = 400  # of a loop that is rewritten: they are compared pairwise, for each variable
+MAX_RUN = 64  # statements of a list that are tried together
 MAX_PIECES = 12  # leaves that splitting may yield
 
 
@@ -159,6 +162,7 @@ class _Steps:
     shapes: dict[str, tuple[Affine, ...]] = field(default_factory=dict)
     names: Names = field(default_factory=lambda: Names(set()))
     reasons: list[tuple[HostLoop | Sequential, Diagnostic]] = field(default_factory=list)
+    followed: tuple[Body, list[set[str]]] | None = None  # statements, and what is read from each of them on
     known: dict[tuple[Body, Place], tuple[MdhProgram, ...] | Diagnostic] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -256,7 +260,9 @@ class _Steps:
 
     def beside(self, body: Body, mine: Sequence[int], place: Place) -> Place:
         """The place of some statements of a list: those behind may read what they compute."""
-        return place.reading(exposed(body[max(mine) + 1 :]))
+        if self.followed is None or self.followed[0] is not body:
+            self.followed = body, exposed_from(body)
+        return place.reading(self.followed[1][max(mine) + 1])
 
     def run(self, items: Sequence[NestStmt], body: Body, place: Place) -> list[Step]:
         """Statements each of which is flat: as few runs as are flat together."""
@@ -264,7 +270,7 @@ class _Steps:
         left = list(items)
         numbers = {id(s): k for k, s in enumerate(body)}
         while left:
-            count = len(left)
+            count = min(len(left), MAX_RUN)
             while True:
                 mine = tuple(left[:count])
                 found = self.flat(mine, self.beside(body, [numbers[id(s)] for s in mine], place))
@@ -305,7 +311,7 @@ class _Steps:
         """A statement that is not flat; ``divided``: it is a part of a loop that was distributed."""
         if not isinstance(s, Loop):
             return self.sequential((s,), place, why)
-        if self.exhausted:
+        if self.exhausted or sum(1 for _ in leaves((s,))) > MAX_LEAVES:
             return self.in_order(s, place, why)
         try:
             normal = self.normal((s,), place)

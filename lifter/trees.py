@@ -166,6 +166,17 @@ def exposed(body: Sequence[NestStmt | Stmt], given: Collection[str] = ()) -> set
     return out
 
 
+def exposed_from(body: Sequence[NestStmt | Stmt]) -> list[set[str]]:
+    """``exposed`` of the body from each of its statements on, and of nothing."""
+    out: list[set[str]] = [set()]
+    for s in reversed(body):
+        known: set[str] = set()
+        mine: set[str] = set()
+        _exposed((s,), known, mine)
+        out.append(mine | (out[-1] - known))
+    return out[::-1]
+
+
 def _exposed(body: Sequence[NestStmt | Stmt], known: set[str], out: set[str]) -> None:
     def read(e: Expr | None) -> None:
         if e is not None:

@@ -14,6 +14,7 @@ from lifter.describe import program_json, to_json
 from lifter.legality import why_not_well_defined
 from lifter.lift import lift
 from lifter.loop_nest import Loop, LoopNest
+from lifter.trees import exposed, exposed_from
 from mdh_core.combine import CC, ps, pw, scalar_operator
 from mdh_core.evaluate import EvaluationError
 from mdh_core.expr import FLOAT, INT32, INT64, Assign, Binary, Const, Load, Var
@@ -382,3 +383,28 @@ def test_diagnostics_do_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
         told.add(done.stdout)
     assert len(told) == 1 and '"MDH102"' in told.pop()
+
+
+def test_exposed_from_each_statement_on() -> None:
+    """The same as asked for every rest of the list alone."""
+    text = """
+void f(int n, int m, int *x, int a, int b)
+{
+    int s = 0, t;
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        t = a + s;
+        if (x[i] > 0) { s = b; a = 1; } else { s = 2; }
+        for (int j = 0; j < m; j++)
+            x[j] += s + t;
+        int u = t * a;
+        b = u + s;
+    }
+}
+"""
+    (nest,) = nests(text)
+    (loop,) = nest.body
+    assert isinstance(loop, Loop)
+    rests = [exposed(loop.body[k:]) for k in range(len(loop.body) + 1)]
+    assert exposed_from(loop.body) == rests
+    assert rests[0] >= {"a", "s", "b"} and "a" in rests[-3] and "a" not in rests[-2]
