@@ -22,10 +22,12 @@ from certify.certificate import certificate, program_certificate
 from certify.obligations import REFUTED, UNKNOWN, Certificate
 from frontend_c.read import CompileCommand, read
 from lifter.lift import lift
+from lowering.cost import default_point
 from lowering.lower import Lowered, lower
 from lowering.machine import ARTIFICIAL, GENERIC, OPENMP, OPENMP_L3_SIMD, OPENMP_REG_SIMD
 from lowering.parameters import random_configuration
-from lowering.space import configuration_at, default_point, tuning_space
+from lowering.point import configuration_at
+from lowering.space import tuning_space
 from mdh_core.ir import MdhProgram
 from mdh_core.source import SourceFile
 from tests.catalogue import EVERYTHING

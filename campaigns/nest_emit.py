@@ -22,7 +22,8 @@ from campaigns.nest_data import Sizes, chosen_sizes, extents_of, one_block, rand
 from campaigns.nest_tree import C_TYPES, PRELUDE, Nest, c_text
 from emit.c_text import constant
 from lifter.lift import LiftedNest
-from lowering.space import Point, Space
+from lowering.point import Point
+from lowering.space import Space
 from mdh_core.evaluate import Value
 from mdh_core.expr import DOUBLE, FLOAT
 from mdh_lift.kernels import Plan, after_text, plan

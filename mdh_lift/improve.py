@@ -21,7 +21,8 @@ from certify.obligations import Certificate
 from frontend_c.preprocess import CompileCommand, find_compiler
 from lowering.lower import lower
 from lowering.parameters import to_json, why_not_legal
-from lowering.space import Point, Space
+from lowering.point import Point
+from lowering.space import Space
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.laws import check_laws
 from mdh_core.source import NO_SPAN, SourceFile, Span

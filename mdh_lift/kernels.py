@@ -13,9 +13,11 @@ from emit.c_text import affine_text
 from emit.host_text import leaves
 from emit.render import Kernel, KernelRequest, emit_openmp
 from lifter.lift import FinalIterator, LiftedNest
+from lowering.cost import default_point, estimate
 from lowering.machine import Machine, this_machine
 from lowering.parameters import Configuration
-from lowering.space import Point, Space, configuration_at, default_point, estimate, tuning_space
+from lowering.point import Point, configuration_at
+from lowering.space import Space, tuning_space
 from mdh_core.diagnostics import refuse
 from mdh_core.expr import Affine, ScalarType
 from mdh_core.ir import HostLoop, MdhProgram, Param, Size, Step

@@ -24,10 +24,12 @@ from certify.sets import at_least, find, missing
 from certify.terms import Term, Terms
 from frontend_c.read import CompileCommand, read
 from lifter.lift import LiftedNest, lift
+from lowering.cost import default_point
 from lowering.lower import Lowered, Nest, ScanNest, lower
 from lowering.machine import GENERIC, OPENMP
 from lowering.parameters import random_configuration
-from lowering.space import configuration_at, default_point, tuning_space
+from lowering.point import configuration_at
+from lowering.space import tuning_space
 from mdh_core.combine import CC, CombineFunction, CombineOp, scalar_operator
 from mdh_core.evaluate import EvaluationError
 from mdh_core.expr import (

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 
 from emit.c_text import affine_text, constant
 from emit.render import KernelRequest, emit_openmp
+from lowering.cost import default_point
 from lowering.domains import classify
 from lowering.machine import GENERIC, OPENMP, OPENMP_L3_SIMD, OPENMP_REG_SIMD
 from lowering.parameters import make, random_configuration
-from lowering.space import configuration_at, default_point, tuning_space
+from lowering.point import configuration_at
+from lowering.space import tuning_space
 from mdh_core.expr import FLOAT, INT32, INT64, UINT64, Affine
 from mdh_core.interpreter import integers, run, same
 from mdh_core.ir import MdhProgram

@@ -17,7 +17,8 @@ from lowering.histogram import one_hot
 from lowering.lower import HistogramNest, Lowered, Nest, lower
 from lowering.machine import GENERIC
 from lowering.parameters import random_configuration
-from lowering.space import configuration_at, tuning_space
+from lowering.point import configuration_at
+from lowering.space import tuning_space
 from mdh_core.expr import Binary, Const
 from mdh_core.interpreter import run, same
 from mdh_core.ir import MdhProgram

@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lowering import machine as machines
+from lowering.cost import default_point, estimate
 from lowering.domains import classify, read_in_boxes
+from lowering.facts import facts
 from lowering.low_level import LowLevelProgram, execute, verify
 from lowering.lower import Nest, ScanNest, lower
 from lowering.machine import ARTIFICIAL, GENERIC, MODELS, OPENMP, OPENMP_REG_SIMD
@@ -24,7 +26,8 @@ from lowering.parameters import (
     to_json,
     why_not_legal,
 )
-from lowering.space import configuration_at, default_point, estimate, facts, tuning_space
+from lowering.point import configuration_at
+from lowering.space import tuning_space
 from mdh_core.interpreter import integers, run
 from mdh_core.ir import MdhProgram
 from tests.catalogue import CATALOGUE, EVERYTHING, small_params

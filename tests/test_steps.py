@@ -16,9 +16,11 @@ from emit.c_text import c_type
 from emit.host_text import leaves
 from emit.render import Kernel, KernelRequest, emit_openmp
 from lifter.fusion import fused
+from lowering.cost import default_point
 from lowering.machine import GENERIC, OPENMP_L3_SIMD, OPENMP_REG_SIMD, Machine
 from lowering.parameters import Configuration, random_configuration
-from lowering.space import configuration_at, default_point, tuning_space
+from lowering.point import configuration_at
+from lowering.space import tuning_space
 from mdh_core.evaluate import Value
 from mdh_core.expr import (
     DOUBLE,

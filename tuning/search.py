@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowering.space import Point, Space, Value
+from lowering.point import Point, Value
+from lowering.space import Space
 from mdh_core.diagnostics import Diagnostic, Refusal
 from tuning.budget import DEFAULT_STRATEGY, STRATEGIES, Budget
 from tuning.runner import COMPILE_FAILED, NOT_GENERATED, UNKNOWN, Outcome

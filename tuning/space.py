@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from types import CodeType
 
-from lowering.space import Point, Space, Value
+from lowering.point import Point, Value
+from lowering.space import Space
 
 Estimate = Callable[[Point], float]  # of a point's time, any unit; lower is better
 

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lowering.space import Point, Space
+from lowering.point import Point
+from lowering.space import Space
 from mdh_core.diagnostics import Diagnostic, Refusal
 from tuning.budget import DEFAULT_STRATEGY, Budget
 from tuning.harness import ORIGINAL_ONLY, Candidate, Subject

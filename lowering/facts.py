@@ -1,0 +1,207 @@
+"""What the search space, the cost model and the configurations of a program are made from.
+
+Sizes and strides at the sizes to tune for; which dimensions may share a vector, a register tile or threads;
+which inputs may be copied.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lowering.domains import read_in_boxes, shares
+from lowering.histogram import OneHot
+from lowering.machine import Machine
+from lowering.parameters import (
+    reassociates,
+)
+from mdh_core.expr import Affine, Binary, Call, Load, ScalarType, stmt_exprs, straight_line, walk
+from mdh_core.ir import Access, MdhProgram
+from mdh_core.polytope import rows_of
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the choices are made from; sizes are those tuned for."""
+
+    program: MdhProgram
+    sizes: dict[str, int]
+    cc: tuple[str, ...]
+    pw: tuple[str, ...]
+    ps: tuple[str, ...]
+
+    @property
+    def points(self) -> int:
+        """Points of the domain, roughly."""
+        return max(1, round(math.prod(self.sizes.values()) * self.shares({})[0]))
+
+    def shares(self, tile: Mapping[str, int]) -> tuple[float, float]:
+        """Share of the box that is in the domain, and of the domain that is in full tiles."""
+        return _shares(self.rows, tuple(self.sizes.items()), tuple(sorted(tile.items())))
+
+    @property
+    def rows(self) -> tuple[Affine, ...]:
+        """The domain, with the values of those parameters that are sizes."""
+        known: dict[str, Affine] = {}
+        for d in self.program.hom.dims:
+            span = d.size.span
+            if d.size.step == 1 and len(span.terms) == 1 and span.terms[0][1] == 1:
+                known[span.terms[0][0]] = Affine.number(self.sizes[d.name] - span.const)
+        return tuple(rows_of(c.substitute(known) for c in self.program.hom.domain))
+
+    @property
+    def element(self) -> int:
+        """Bytes of the first component."""
+        return self.program.component_types[0].size
+
+
+@functools.lru_cache(maxsize=1024)
+def _shares(
+    rows: tuple[Affine, ...], sizes: tuple[tuple[str, int], ...], tile: tuple[tuple[str, int], ...]
+) -> tuple[float, float]:
+    return shares(rows, dict(sizes), dict(tile))
+
+
+def facts(program: MdhProgram, sizes: dict[str, int]) -> Facts:
+    def named(kind: str) -> tuple[str, ...]:
+        return tuple(d.name for d in program.hom.dims_of(kind))
+
+    return Facts(program, sizes, named("cc"), named("pw"), named("ps"))
+
+
+def _raw_stride(program: MdhProgram, buffer: str, index: tuple[Affine, ...], dim: str) -> int | None:
+    """Elements between neighbours in ``dim`` (None: more than one, known at run time only)."""
+    b, stride, total = program.buffer(buffer), 1, 0
+    if b.strides is not None:
+        return None if any(a.coefficient(dim) for a in index) else 0
+    for t in reversed(range(b.rank)):
+        c = index[t].coefficient(dim)
+        if c:
+            if stride < 0:
+                return None
+            total += c * stride
+        extent = b.extents[t]
+        stride = -1 if stride < 0 or extent is None or not extent.is_constant else stride * extent.const
+    return total
+
+
+def strides(f: Facts, dim: str) -> list[tuple[Access, int | None]]:
+    return [(a, _raw_stride(f.program, a.buffer, a.index, dim)) for a in f.program.inp.accesses]
+
+
+def _store_strides(f: Facts, dim: str) -> list[int | None]:
+    return [_raw_stride(f.program, s.buffer, s.index, dim) for s in f.program.out.stores]
+
+
+def _has_vector_form(f: Facts) -> bool:
+    p = f.program
+    if not straight_line(p.hom.scalar.body) or any(a.conditional for a in p.inp.accesses):
+        return False
+    if not all(isinstance(t, ScalarType) and t.kind != "bool" for t in p.component_types):
+        return False
+    for e in (*p.hom.scalar.results, *stmt_exprs(p.hom.scalar.body)):
+        for n in walk(e):
+            if isinstance(n, Call) or not isinstance(n.type, ScalarType):
+                return False
+            if isinstance(n, Binary) and n.op in "/%" and n.type.is_integer:
+                return False
+    return True
+
+
+def vector_candidates(f: Facts) -> tuple[str, ...]:
+    """Dimensions whose neighbours can share a vector, best first; "-" last."""
+    natural_cc, natural_pw, by_copy = [], [], []
+    if not f.ps and _has_vector_form(f):
+        function = f.program.hom.function
+        for d in (*reversed(f.cc), *reversed(f.pw)):
+            if f.sizes[d] < 4:
+                continue
+            inputs = [s for _, s in strides(f, d)]
+            if d in f.cc:
+                if all(s == 1 for s in _store_strides(f, d)):
+                    if all(s in (0, 1) for s in inputs):
+                        natural_cc.append(d)
+                    elif all(packable(f, a.buffer) or s in (0, 1) for a, s in strides(f, d)):
+                        by_copy.append(d)
+            elif (
+                function is not None
+                and function.identity is not None
+                and not _keeps_order(f)
+                and all(s in (0, 1) for s in inputs)
+                and any(s == 1 for s in inputs)
+            ):
+                natural_pw.append(d)
+    return (*natural_cc, *natural_pw, *by_copy, "-")
+
+
+def _keeps_order(f: Facts) -> bool:
+    return f.program.fp == "exact" and reassociates(f.program)
+
+
+def packable(f: Facts, buffer: str) -> bool:
+    accesses = [a for a in f.program.inp.accesses if a.buffer == buffer]
+    linear = [tuple(x.terms for x in a.index) for a in accesses]
+    whole = not f.program.hom.domain or all(read_in_boxes(f.program, a) == [] for a in accesses)
+    return (
+        f.program.buffer(buffer).rank > 0
+        and whole
+        and not any(
+            isinstance(n, Load) and n.buffer == buffer
+            for e in (*f.program.hom.scalar.results, *stmt_exprs(f.program.hom.scalar.body))
+            for n in walk(e)
+        )
+        and all(x == linear[0] for x in linear)
+        and not any(a.conditional for a in accesses)
+        and not any(s.buffer == buffer for s in f.program.out.stores)
+    )
+
+
+def vector_length(f: Facts, machine: Machine) -> int:
+    return max(1, machine.vector_bytes // f.element)
+
+
+def row_dims(f: Facts) -> tuple[str, ...]:
+    """cc dimensions that an access or two ignore: rows of a register tile reuse what they share."""
+    if not f.pw and len(f.program.inp.accesses) < 2:
+        return ()
+    shared = []
+    for d in f.cc:
+        if f.sizes[d] < 2:
+            continue
+        ignores = any(not any(x.coefficient(d) for x in a.index) for a in f.program.inp.accesses)
+        overlaps = any(len(x.terms) > 1 and x.coefficient(d) for a in f.program.inp.accesses for x in a.index)
+        offsets = len({a.buffer for a in f.program.inp.accesses}) < len(f.program.inp.accesses)
+        if ignores or overlaps or offsets:
+            shared.append(d)
+    return tuple(shared[-3:])
+
+
+def lane_counts(f: Facts, v: int) -> list[int]:
+    """Vectors of the machine's length, and shorter ones where dimensions are shorter."""
+    short = [n for n in (2, 4, 8) if n < v and any(n <= f.sizes[d] < v for d in (*f.cc, *f.pw))]
+    return [*short, *(v * n for n in (1, 2, 3, 4, 8))]
+
+
+def thread_choices(f: Facts) -> tuple[str, ...]:
+    """Which dimensions threads may share: one or two outer cc dimensions, or reduced ones."""
+    big = [d for d in f.cc if f.sizes[d] > 1] or list(f.cc[:1])
+    choices = [",".join(x) for n in (1, 2) for x in itertools.combinations(big[:4], n)]
+    if len(big) > 2:
+        choices.append(",".join(big))
+    if not _keeps_order(f):
+        reduced = sorted(f.pw, key=lambda d: -f.sizes[d])[:1]
+        cells = math.prod(f.sizes[d] for d in f.cc) if f.cc else 1
+        if reduced and cells * 8 <= f.points:
+            choices += reduced
+        choices += list(f.ps)
+    return tuple(dict.fromkeys(choices)) or ("",)
+
+
+def histogram_threads(f: Facts, form: OneHot) -> tuple[str, ...]:
+    """Concatenated dimensions with threads of their own cells, the longest reduced one with copies, none."""
+    rows = [d for d in f.cc if d not in form.cells and f.sizes[d] > 1]
+    parts = [] if _keeps_order(f) else sorted(f.pw, key=lambda d: -f.sizes[d])[:1]
+    return (*rows, *parts, "")

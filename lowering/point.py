@@ -1,0 +1,199 @@
+"""A point of the search space as a configuration: the fifteen tuning parameters.
+
+A *point* gives values to the parameters below; ``configuration_at`` turns it into the fifteen tuning
+parameters.  The reductions of mdh.md 7 (D1 = S1 = R1, D2 = S2 = R2, whole tiles are copied) are built
+in; everything else is a choice.
+
+    threads       dimensions whose blocks are shared among threads, e.g. "i,j"
+    vector        dimension whose neighbours share a vector, or "-"
+    lanes         elements of that dimension computed together (a multiple of the vector length)
+    rows_<d>      elements of a further cc dimension in the register tile
+    unroll_<d>    elements of a reduced dimension written out
+    block_<d>     elements of a block; 0 for a reduced dimension that is not blocked
+    order         number of the order of the tile loops
+    pack_<b>      "no", "block" or "panel": whether an input's tile is copied, and how much at once
+
+Layers of the model OpenMP+REG+SIMD: 0 blocks, 1 unused, 2 tiles inside a block, 3 points of a reduced
+dimension inside a block, 4 the register tile, 5 lanes.
+
+Parameters of the k-th program of a nest (k > 0) have the suffix ``_atk``.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from lowering.facts import Facts, facts
+from lowering.machine import Machine
+from lowering.parameters import (
+    Configuration,
+    Layout,
+    Level,
+    input_buffers,
+    make,
+)
+from mdh_core.ir import Access, MdhProgram
+
+Value = int | str
+Point = dict[str, Value]
+BLOCKS, TILES, POINTS, ROWS, LANES = 0, 2, 3, 4, 5
+
+
+def own_values(point: Point, k: int) -> Point:
+    """The parameters of the k-th program, without suffix."""
+    suffix = f"_at{k}"
+    if k:
+        return {n[: -len(suffix)]: v for n, v in point.items() if n.endswith(suffix)}
+    return {n: v for n, v in point.items() if not _has_suffix(n)}
+
+
+def _has_suffix(name: str) -> bool:
+    head, _, tail = name.rpartition("_at")
+    return bool(head) and tail.isdigit()
+
+
+def configuration_at(
+    programs: tuple[MdhProgram, ...],
+    machine: Machine,
+    sizes: tuple[dict[str, int], ...],
+    point: Point,
+) -> tuple[Configuration, ...]:
+    """One configuration per program.  Parameters that a point lacks have their plainest value."""
+    return tuple(
+        configuration_of(facts(p, n), machine, own_values(point, k))
+        for k, (p, n) in enumerate(zip(programs, sizes, strict=True))
+    )
+
+
+def round_up(n: int, unit: int) -> int:
+    return -(-n // unit) * unit
+
+
+def configuration_of(f: Facts, machine: Machine, point: Point) -> Configuration:
+    model = machine.model
+    names = [d.name for d in f.program.hom.dims]
+    threads = set(str(point.get("threads", "")).split(","))
+    vector, lanes = str(point.get("vector", "-")), int(point.get("lanes", 1))
+    parts = [[1] * len(names) for _ in range(model.depth)]
+    blocked: set[str] = set()
+    for k, d in enumerate(names):
+        if d == vector:
+            parts[LANES][k] = lanes
+        if d in f.cc:
+            parts[ROWS][k] = int(point.get(f"rows_{d}", 1)) if d != vector else 1
+            tile = parts[ROWS][k] * parts[LANES][k]
+            parts[TILES][k] = round_up(int(point.get(f"block_{d}", 1)), tile) // tile
+        else:
+            parts[ROWS][k] = int(point.get(f"unroll_{d}", 1)) if d in f.pw else 1
+            tile = parts[ROWS][k] * parts[LANES][k]
+            block = int(point.get(f"block_{d}", 0))
+            if block > tile:
+                parts[POINTS][k] = -(-block // tile)
+                blocked.add(d)
+            elif d in f.ps:
+                parts[POINTS][k] = 4096
+    order = _order(f, names, threads, blocked, vector, int(point.get("order", 0)))
+    assign = []
+    for layer in range(model.depth):
+        row = []
+        for k, d in enumerate(names):
+            place = {0: model.layer("COR"), 1: 0, 2: 1, 3: 2, 4: 3, 5: 5}
+            if d not in threads:
+                place |= {0: 0, 1: model.layer("COR")}
+            row.append((place[layer], k))
+        assign.append(tuple(row))
+    column = {d: k for k, d in enumerate(names)}
+    start = next((lv for lv in order if _begins_accumulation(f, names, lv, threads, blocked)), None)
+    memory = _memory(f, names, order, parts, point, vector, machine)
+    return make(
+        f.program,
+        model,
+        tuple(tuple(row) for row in parts),
+        order,
+        tuple(assign),
+        memory,
+        start if column else None,
+    )
+
+
+def _begins_accumulation(
+    f: Facts, names: list[str], level: Level, threads: set[str], blocked: set[str]
+) -> bool:
+    """Results live in registers inside the tile loops: from the first innermost reduced loop on."""
+    layer, k = level
+    d = names[k]
+    if layer == BLOCKS:
+        return d in f.pw and d not in threads and d not in blocked
+    return layer in (POINTS, ROWS, LANES)
+
+
+def _order(
+    f: Facts, names: list[str], threads: set[str], blocked: set[str], vector: str, number: int
+) -> tuple[Level, ...]:
+    """Blocks on threads, other blocks, tiles, reduced points, the register tile, lanes."""
+    column = {d: k for k, d in enumerate(names)}
+    cc = [d for d in names if d in f.cc]
+    reduced = [d for d in names if d not in f.cc]
+    unblocked = [d for d in reduced if d not in blocked and d not in threads and d in f.pw]
+    first = [d for d in (*cc, *reduced) if d in threads]
+    rest = [d for d in (*cc, *reduced) if d not in threads and d not in unblocked]
+    tiles = [*tile_order(f, number), *reduced]
+    order: list[Level] = [(BLOCKS, column[d]) for d in (*first, *rest)]
+    order += [(1, column[d]) for d in names]
+    order += [(TILES, column[d]) for d in tiles]
+    order += [(BLOCKS, column[d]) for d in unblocked]
+    order += [(POINTS, column[d]) for d in (*reduced, *cc)]
+    order += [(ROWS, column[d]) for d in (*reduced, *cc)]
+    lanes = [d for d in names if d != vector] + [d for d in names if d == vector]
+    order += [(LANES, column[d]) for d in lanes]
+    return tuple(order)
+
+
+def tile_order(f: Facts, number: int) -> list[str]:
+    """The cc dimensions in one of the orders of the tile loops."""
+    inner = [d for d in f.cc if f.sizes[d] > 1]
+    orders = list(itertools.islice(itertools.permutations(inner), 6)) or [()]
+    return [*(d for d in f.cc if d not in inner), *orders[number % len(orders)]]
+
+
+def _memory(
+    f: Facts,
+    names: list[str],
+    order: tuple[Level, ...],
+    parts: list[list[int]],
+    point: Point,
+    vector: str,
+    machine: Machine,
+) -> dict[str, tuple[int, Level, Layout]]:
+    """Which inputs are packed, from which level on, in which layout."""
+    out: dict[str, tuple[int, Level, Layout]] = {}
+    for b in input_buffers(f.program):
+        choice = point.get(f"pack_{b}", "no")
+        if choice == "no":
+            continue
+        accesses = [a for a in f.program.inp.accesses if a.buffer == b]
+        used = {n for a in accesses for x in a.index for n in x.names}
+        tiles = [k for k, (layer, _) in enumerate(order) if layer == TILES]
+        at = tiles[0]
+        if choice == "panel":
+            own = [
+                k
+                for k in tiles
+                if names[order[k][1]] in used and parts[TILES][order[k][1]] > 1
+            ]
+            at = own[-1] + 1 if own else at
+        region = machine.model.layer("L2" if choice == "block" else "L1")
+        out[b] = (region, order[at], _layout(f, accesses[0], vector))
+    return out
+
+
+def _layout(f: Facts, access: Access, vector: str) -> Layout:
+    """Coordinates with the vector dimension last, before it those of cc dimensions, then the rest."""
+
+    def rank(t: int) -> tuple[int, int]:
+        names = access.index[t].names
+        if vector in names:
+            return (2, t)
+        return (1 if any(n in f.cc for n in names) else 0, t)
+
+    return tuple(sorted(range(len(access.index)), key=rank))
