@@ -28,8 +28,10 @@ from lowering.parameters import (
     why_not_legal,
 )
 from lowering.point import Point, configuration_of, own_values, round_up, tile_order
-from mdh_core.expr import Binary, Call, Select, stmt_exprs, straight_line, walk
+from mdh_core.expr import Affine, Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.ir import MdhProgram
+
+_WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
 
 
 def default_point(
@@ -112,7 +114,8 @@ def _seed(
             block = round_up(-(-per_core // pieces), tile) if per_core >= tile else tile
             point[f"block_{d}"] = max(tile, block)
         else:
-            longest = 512 if f.pw else _longest_row(f, machine, d)
+            window = all(f.sizes[p] <= _WINDOW for p in f.pw)
+            longest = _longest_row(f, machine, d) if window else 512
             point[f"block_{d}"] = max(tile, min(round_up(n, tile), longest // tile * tile))
     for d in f.pw:
         n = f.sizes[d]
@@ -139,9 +142,12 @@ def _longest_row(f: Facts, machine: Machine, d: str) -> int:
     """
     used = [(a.buffer, a.index) for a in f.program.inp.accesses]
     used += [(s.buffer, s.index) for s in f.program.out.stores]
-    rows = {(b, tuple(d if x.coefficient(d) else x for x in i)) for b, i in used}
-    bytes_of_all = sum(f.program.buffer(b).type.size for b, _ in rows)
-    return max(64, machine.l2 // 2 // max(1, bytes_of_all))
+    rows = {(b, tuple(d if x.coefficient(d) else x for x in index)) for b, index in used}
+    total = 0
+    for b, index in rows:
+        window = {p for x in index if isinstance(x, Affine) for p in x.names if p in f.pw}
+        total += f.program.buffer(b).type.size * math.prod(f.sizes[p] for p in window)
+    return max(64, machine.l2 // 2 // max(1, total))
 
 
 def _is_uneven(f: Facts) -> bool:
@@ -240,10 +246,14 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
     )
     speed = float(min(v, lanes)) if works else 0.7
     if f.pw:
-        speed *= min(1.0, (live if works else rows) / 8)  # two units of latency four
+        chains = live if works else rows
+        speed *= chains / (chains + 4)  # additions wait for those before; measured on matrix products
         if works:
-            speed /= max(1.0, 0.9 * _loads(f, point, vector, rows, vectors))
-        if live > machine.registers - 4:
+            whole_vectors, single = _loads(f, point, vector, rows, vectors)
+            speed /= max(1.0 + whole_vectors + 0.2 * single, 0.9 * (whole_vectors + single))
+        written_out = max((int(point.get(f"unroll_{d}", 1)) for d in f.pw), default=1)
+        kept = vectors + written_out + 2 if written_out > 1 else 4  # operands of a row, weights of a column
+        if live + kept > machine.registers:
             speed *= 0.25
     whole = _whole_share(f, point)
     slow = max(1.0, 0.6 * speed)  # clipped tiles are scalar code
@@ -260,9 +270,9 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
     return max(compute, memory) + 0.1 * min(compute, memory) + (strided + copied) / balance + region
 
 
-def _loads(f: Facts, point: Point, vector: str, rows: int, vectors: int) -> float:
-    """Operands to load per vector operation, shared over the register tile."""
-    loads = 0.0
+def _loads(f: Facts, point: Point, vector: str, rows: int, vectors: int) -> tuple[float, float]:
+    """Vectors and single elements to load per vector operation, shared over the register tile."""
+    whole_vectors = single = 0.0
     for a, _ in strides(f, vector):
         own_rows: float = math.prod(
             int(point.get(f"rows_{d}", 1)) for d in f.cc if any(x.coefficient(d) for x in a.index)
@@ -272,9 +282,11 @@ def _loads(f: Facts, point: Point, vector: str, rows: int, vectors: int) -> floa
             r = math.prod(int(point.get(f"rows_{d}", 1)) for d in f.cc if x.coefficient(d))
             if u > 1 and r > 1:
                 own_rows *= (r + u - 1) / (r * u)
-        uses_lanes = any(x.coefficient(vector) for x in a.index)
-        loads += own_rows * (vectors if uses_lanes else 1) / (rows * vectors)
-    return loads
+        if any(x.coefficient(vector) for x in a.index):
+            whole_vectors += own_rows / rows
+        else:
+            single += own_rows / (rows * vectors)
+    return whole_vectors, single
 
 
 def _whole_share(f: Facts, point: Point) -> float:
