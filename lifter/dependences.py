@@ -36,6 +36,7 @@ class Write:
     combined: tuple[str, ...]  # reduced ones: the source writes the cell at each of their points
     at_last: tuple[str, ...]
     span: Span = field(compare=False)
+    begun: bool = True  # also where nothing is combined: it does not start from what the cell holds
 
 
 Domain = dict[str, tuple[Constraint, ...]]
@@ -57,7 +58,7 @@ def order(
     """How the reads and writes of one cell are ordered in the source; ``nest``: axes in loop order."""
     if read.buffer != write.buffer:
         return Order(False, False, False)
-    points = _points(write)
+    points = _points(write, domain)
     primed = {a: f"{a}'" for a in points}
     base = list(context)
     for a in read.axes:
@@ -124,7 +125,7 @@ def why_not_injective(
 ) -> Refusal | None:
     """MDH208 if two output positions write one cell."""
     axes = [a for a in write.axes if a not in write.at_last]
-    primed = {a: f"{a}'" for a in _points(write)}
+    primed = {a: f"{a}'" for a in _points(write, domain)}
     base = list(context)
     for a in primed:
         base += [*domain[a], *(c.renamed(primed) for c in domain[a])]
@@ -142,16 +143,23 @@ def why_not_injective(
     return None
 
 
-def _points(write: Write) -> tuple[str, ...]:
-    """All axes of a write: where a domain is not rectangular, the reduced ones bound the others."""
-    return (*write.axes, *write.combined)
+def _points(write: Write, domain: Domain) -> tuple[str, ...]:
+    """The axes whose domains say where a cell is written.
+
+    Reduced ones that bound the others are among them; further ones only if an empty reduction writes nothing.
+    """
+    found = list(write.axes)
+    for a in found:
+        bounding = {n for c in domain[a] for n in c.names} & set(write.combined) - set(found)
+        found += sorted(bounding)
+    return (*found, *(a for a in write.combined if a not in found and not write.begun))
 
 
 def meet(a: Write, b: Write, domain: Domain, context: tuple[Constraint, ...]) -> bool:
     """May two stores write one cell?"""
     if a.buffer != b.buffer:
         return False
-    primed = {x: f"{x}'" for x in _points(b)}
-    base = [*context, *(c for x in _points(a) for c in domain[x])]
+    primed = {x: f"{x}'" for x in _points(b, domain)}
+    base = [*context, *(c for x in _points(a, domain) for c in domain[x])]
     base += [c.renamed(primed) for x in primed for c in domain[x]]
     return satisfiable([*base, *(equal(i, rename(j, primed)) for i, j in zip(a.index, b.index, strict=True))])

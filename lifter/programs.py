@@ -524,7 +524,7 @@ class _Builder:
                 )
         combined = tuple(d for d, kind in group.dims if kind == "pw")
         writes = tuple(
-            Write(s.buffer, s.index, kept, combined, s.at_last, o.span)
+            Write(s.buffer, s.index, kept, combined, s.at_last, o.span, not _keeps_if_empty(s, initials))
             for s, o in zip(stores, group.outputs, strict=True)
         )
         program = MdhProgram(
@@ -620,6 +620,16 @@ class _Builder:
         for a in {*read.axes, *write.axes}:
             rows += self.domain[a]
         return satisfiable([*self.normal.context, *rows])
+
+
+def _keeps_if_empty(store: Store, initials: Sequence[Expr | None]) -> bool:
+    """Does the cell keep its value where nothing is combined?"""
+    initial = None if store.plain is None else initials[store.plain]
+    return (
+        isinstance(initial, Load)
+        and initial.buffer == store.buffer
+        and affine_index(initial.index) == store.index
+    )
 
 
 def simplified(e: Expr, facts: list[Constraint]) -> Expr:
