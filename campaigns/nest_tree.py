@@ -276,6 +276,10 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
             yield from walk(block)
 
 
+def has_unsigned_iterator(nest: Nest) -> bool:
+    return any(isinstance(s, For) and s.type.startswith("unsigned") for s in walk(nest.body))
+
+
 def map_expr(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
     """Bottom up."""
     match e:

@@ -104,8 +104,9 @@ def _split(
     out = []
     for n, k in enumerate(row.loops):
         others = frozenset[str]()
-        if not top:
-            others = frozenset(v for m in inner if m != k for v in assigned_scalars((items[m],)))
+        if not top:  # the next iteration sees what other loops and statements behind the part assign
+            foreign = [s for m, s in enumerate(items) if m != k and (m in inner or m > row.last(n))]
+            others = frozenset(assigned_scalars(foreign))
         out.append(Segment(row.part(n), row.results(n), inner[k].foreign | others))
     return out
 
@@ -164,12 +165,15 @@ class _Row:
                     out.add(v)
         return frozenset(out)
 
+    def last(self, n: int) -> int:
+        """The number of the last item of part ``n``."""
+        return max([self.loops[n], *(q for q in range(len(self.items)) if self.owners[q] == n)])
+
     def part(self, n: int) -> tuple[NormalStmt, ...]:
         """Loop ``n`` with its own statements and copies of what they may use."""
         own = self.loops[n]
-        last = max([own, *(q for q in range(len(self.items)) if self.owners[q] == n)])
         out: list[NormalStmt] = []
-        for q, s in enumerate(self.items[: last + 1]):
+        for q, s in enumerate(self.items[: self.last(n) + 1]):
             if q == own:
                 out.append(s)
             elif isinstance(s, AxisLoop):
