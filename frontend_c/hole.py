@@ -4,8 +4,8 @@
     hole    ...  #pragma mdh   __MDH_HOLE__;       return s; ...
 
 Both texts are preprocessed.  The tokens around the hole must be the same in both, and the tokens
-that went into it must be one statement.  A loop that a macro begins, or an ``#if`` that cuts
-through the nest, fails one of the two.
+that went into it must be one statement.  A macro may make the loop's head or its end; one that makes
+more than the loop, or an ``#if`` that cuts through the nest, fails one of the two.
 
 Nests of which none can change what is behind it, as they hold no preprocessor lines, are tried all at once;
 one by one only where that fails.

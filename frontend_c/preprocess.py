@@ -173,18 +173,18 @@ def _kill_group(pid: int) -> None:
 
 
 def preprocess(
-    source: SourceFile, command: CompileCommand, data: bytes | None = None, macros: bool = False
+    source: SourceFile, command: CompileCommand, data: bytes | None = None, dump: str = ""
 ) -> bytes:
     """What ``cc -E`` prints for the file (or for ``data`` in its place); a ``Refusal`` on errors.
 
-    ``macros``: the definitions of all macros instead.
+    ``dump``: "-dM" for the definitions of all macros instead, "-dD" for those as well, where they stand.
     """
     folder = str(Path(command.directory, source.path).resolve().parent)
     if not Path(folder).is_dir():
         folder = command.directory
     flags, _ = analysis_flags(command)
     arguments = [analysis_compiler(command), "-E", "-x", "c", *flags, "-iquote", folder, "-w"]
-    arguments += [f"-D{shim}" for shim in SHIMS] + ["-DMDH_LIFT_OFF", *(["-dM"] if macros else []), "-"]
+    arguments += [f"-D{shim}" for shim in SHIMS] + ["-DMDH_LIFT_OFF", *([dump] if dump else []), "-"]
     try:
         outcome = _run(arguments, source.data if data is None else data, folder)
     except OSError as error:

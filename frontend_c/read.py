@@ -347,9 +347,10 @@ class _One:
         if found is not None and found[1] in file.exact:
             return found[1]
         problem: Diagnostic | None = None
-        for span in dict.fromkeys((NO_SPAN if found is None else found[1], self._around_macros(end))):
-            tried = hole_test(file.source, file.command, file.whole, span, first) if span else None
-            if span and tried is None:
+        spans = (NO_SPAN if found is None else found[1], self._around_macros(end))
+        for span in dict.fromkeys(filter(None, spans)):
+            tried = hole_test(file.source, file.command, file.whole, span, first)
+            if tried is None:
                 return span
             problem = problem or tried
         if problem is not None:
@@ -362,12 +363,9 @@ class _One:
     def _around_macros(self, end: int) -> Span:
         """From what follows the directive to what precedes preprocessed token ``end``: the nest, where
         calls of macros make its head or its end.  Nothing where macros make what comes next, too."""
-        positions, stop = self.file.positions, None
-        for last, beyond in ((end - 1, 1), (end, 0)):  # the token itself, if it is in the file
-            at = positions.original_index(last) if last < len(self.file.stream) else None
-            if at is not None:
-                stop = at + beyond
-                break
+        positions = self.file.positions
+        last = positions.original_index(end - 1)
+        stop = positions.original_index(end) if last is None else last + 1
         begin = bisect_left(positions.original, self.found.span.end, key=lambda t: t.start)
         while begin < len(positions.original) and positions.original[begin].kind == "directive":
             begin += 1

@@ -60,9 +60,8 @@ def may_conflict(leaves: Sequence[Leaf]) -> Iterator[tuple[Leaf, Leaf]]:
             everyone.add(leaf.number)
             if r.written:
                 writers.add(leaf.number)
-    pairs = {pair for everyone, writers in users.values() for w in writers for x in everyone if x != w
-             for pair in ((w, x), (x, w))}  # fmt: skip
-    for a, b in sorted(pairs):
+    one_way = {(w, x) for everyone, writers in users.values() for w in writers for x in everyone - {w}}
+    for a, b in sorted(one_way | {(x, w) for w, x in one_way}):
         yield leaves[a], leaves[b]
 
 

@@ -23,12 +23,9 @@ from lowering.facts import (
 )
 from lowering.histogram import OneHot, one_hot
 from lowering.machine import Machine
-from lowering.parameters import (
-    input_buffers,
-    why_not_legal,
-)
+from lowering.parameters import input_buffers, why_not_legal
 from lowering.point import Point, configuration_of, own_values, round_up, tile_order
-from mdh_core.expr import Affine, Binary, Call, Select, stmt_exprs, straight_line, walk
+from mdh_core.expr import Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.ir import MdhProgram
 
 _WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
@@ -103,6 +100,7 @@ def _seed(
             n, spare = spare, 1
         point[f"rows_{d}"] = n
     shared = threads.split(",")
+    slides = all(f.sizes[d] <= _WINDOW for d in f.pw)
     for d in f.cc:
         n, tile = f.sizes[d], _tile(point, d)
         if d in shared:
@@ -114,8 +112,7 @@ def _seed(
             block = round_up(-(-per_core // pieces), tile) if per_core >= tile else tile
             point[f"block_{d}"] = max(tile, block)
         else:
-            window = all(f.sizes[p] <= _WINDOW for p in f.pw)
-            longest = _longest_row(f, machine, d) if window else 512
+            longest = _longest_row(f, machine, d) if slides else 512
             point[f"block_{d}"] = max(tile, min(round_up(n, tile), longest // tile * tile))
     for d in f.pw:
         n = f.sizes[d]
@@ -142,10 +139,10 @@ def _longest_row(f: Facts, machine: Machine, d: str) -> int:
     """
     used = [(a.buffer, a.index) for a in f.program.inp.accesses]
     used += [(s.buffer, s.index) for s in f.program.out.stores]
-    rows = {(b, tuple(d if x.coefficient(d) else x for x in index)) for b, index in used}
+    rows = {(b, tuple(x for x in index if not x.coefficient(d))) for b, index in used}
     total = 0
     for b, index in rows:
-        window = {p for x in index if isinstance(x, Affine) for p in x.names if p in f.pw}
+        window = {p for x in index for p in x.names if p in f.pw}
         total += f.program.buffer(b).type.size * math.prod(f.sizes[p] for p in window)
     return max(64, machine.l2 // 2 // max(1, total))
 

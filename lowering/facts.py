@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from lowering.domains import read_in_boxes, shares
 from lowering.histogram import OneHot
 from lowering.machine import Machine
-from lowering.parameters import (
-    reassociates,
-)
+from lowering.parameters import reassociates
 from mdh_core.expr import Affine, Binary, Call, Load, ScalarType, stmt_exprs, straight_line, walk
 from mdh_core.ir import Access, MdhProgram
 from mdh_core.polytope import rows_of

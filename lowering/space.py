@@ -24,9 +24,7 @@ from lowering.facts import (
 )
 from lowering.histogram import one_hot
 from lowering.machine import Machine
-from lowering.parameters import (
-    input_buffers,
-)
+from lowering.parameters import input_buffers
 from lowering.point import Value
 from mdh_core.ir import MdhProgram
 

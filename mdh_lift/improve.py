@@ -26,7 +26,7 @@ from lowering.space import Space
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.laws import check_laws
 from mdh_core.source import NO_SPAN, SourceFile, Span
-from mdh_lift import certified, iterations, kernels
+from mdh_lift import certified, iterations, kernels, macros
 from mdh_lift import subject as subjects
 from mdh_lift.findings import Finding
 from mdh_lift.pipeline import (
@@ -169,7 +169,9 @@ class Work:
 
     @property
     def hash(self) -> str:
-        return source_hash(self.report.bare.data, self.plan.lifted.nest)
+        text = SourceFile(self.report.source.path, self.report.bare.data)
+        known = macros.definitions(text, self.report.command)
+        return source_hash(text.data, self.plan.lifted.nest, known)
 
     @property
     def lock_name(self) -> str:
@@ -291,6 +293,7 @@ def _locked_point(work: Work) -> Point | None:
 def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> TuneResult:
     plan, options = work.plan, work.options
     tune_options = options.config.tune
+    last = _LAST_OF_VERIFY if stage == "verify" else _LAST_IF_FORCED if options.force else _LAST
     settings = Settings(
         budget=budget,
         strategy=tune_options.strategy if tune_options.strategy != "auto" else Settings().strategy,
@@ -299,9 +302,9 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
         bitwise=plan.lifted.nest.directive.fp == "exact",
         resume=options.resume,
         replay=options.replay,
+        final_seconds=last[0],
+        final_rounds=last[1],
     )
-    last = _LAST_OF_VERIFY if stage == "verify" else _LAST_IF_FORCED if options.force else _LAST
-    settings = replace(settings, final_seconds=last[0], final_rounds=last[1])
     sizes = work.variables
     ladder = _ladder(plan, sizes)
     final = cases_for(

@@ -10,6 +10,7 @@ does; the findings count in the file as it stands.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -138,8 +139,9 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
     result = read(text, command, options.config.lift.accept)  # SourceFile -> LoopNests, each with exact spans
     found = regions(source.data)
     place = _Place(source, bare)
+    known = functools.cache(lambda: macros.definitions(text, command))  # for what is spliced only
     lifted, refused = _whole_or_parts(result, options.config.lift.seconds)  # LoopNest -> LiftedNest
-    nests = [_report(place, checked(nest), found) for nest in lifted]
+    nests = [_report(place, known, checked(nest), found) for nest in lifted]
     nests += [_refused(place, nest, found) for nest in refused]
     nests.sort(key=lambda n: n.line)
     findings = [place.finding(d) for d in result.diagnostics]
@@ -278,12 +280,18 @@ def short_name(name: str) -> str:
     return "::".join(name.rsplit("::", 2)[-2:])
 
 
-def _report(place: _Place, lifted: LiftedNest, found: Sequence[Region]) -> NestReport:
+def _report(
+    place: _Place,
+    known: Callable[[], macros.Definitions],
+    lifted: LiftedNest,
+    found: Sequence[Region],
+) -> NestReport:
     nest = lifted.nest
     own = tuple(r for r in found if r.name == region_name(short_name(nest.name)))
     findings = [place.finding(d) for d in lifted.diagnostics]
     kinds = kinds_of_regions(nest.several)
-    findings += _freshness(place.source, own, source_hash(place.bare.data, nest), kinds)
+    if own:
+        findings += _freshness(place.source, own, source_hash(place.bare.data, nest, known()), kinds)
     at = nest.directive_span if nest.directive_span else nest.span
     return NestReport(
         nest.name, place.line_of(at), lifted.status, lifted, own, tuple(findings), place.line_of
@@ -302,8 +310,8 @@ def _refused(place: _Place, refused: Refused | RefusedFunction, found: Sequence[
 # --------------------------------------------------------------------------- freshness
 
 
-def source_hash(data: bytes, nest: LoopNest) -> str:
-    """Hash of what a splice is made from: tokens of directive and nest, types of what it uses, functions.
+def source_hash(data: bytes, nest: LoopNest, known: macros.Definitions) -> str:
+    """Hash of what a splice is made from: tokens of directive and nest, types, functions and macros it uses.
 
     Values of macros do not count: the splice itself asks for them (``macros.condition``).
     """
@@ -312,7 +320,8 @@ def source_hash(data: bytes, nest: LoopNest) -> str:
     types: list[tuple[object, ...]] = [(p.name, p.type) for p in nest.params]
     types += [(s.name, s.type) for s in nest.scalars]
     types += [(b.name, b.type, b.rank, b.restrict) for b in nest.buffers]
-    return hashlib.sha256(repr((nest_tokens, types, nest.functions)).encode()).hexdigest()[:16]
+    others = macros.used(known, data, nest.span)
+    return hashlib.sha256(repr((nest_tokens, types, nest.functions, *others)).encode()).hexdigest()[:16]
 
 
 def _freshness(
@@ -393,7 +402,7 @@ def splice_part(report: FileReport, nest: LoopNest, kernel: Kernel, after: str =
         kernel.call,
         after,
         macros.condition(text, report.command, nest.function_span, nest.span),
-        source_hash(text.data, nest),
+        source_hash(text.data, nest, macros.definitions(text, report.command)),
         nest.span.end if nest.several else None,
     )
 

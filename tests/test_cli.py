@@ -508,6 +508,33 @@ def test_the_kernel_runs_only_for_the_values_it_was_made_for(tree, improved):
     assert run("check", "sized.c", "--", "cc", "-DN=9").exit_code == 0
 
 
+def test_a_size_inside_of_another_macro_is_asked_for(tree, improved):
+    """``N`` stands in the definition of ``ALL`` alone."""
+    head = "#ifndef N\n#define N 8\n#endif\n#define M (N * 2)\n#define ALL(i) for (int i = 0; i < M; i++)\n"
+    (tree / "sized.c").write_text(head + GOOD.replace("for (int i = 0; i < n; i++)", "ALL(i)"))
+    assert run("sized.c", "-w").exit_code == 0
+    assert "#if !defined(MDH_LIFT_OFF) && ((M) == 16)" in (tree / "sized.c").read_text()
+    assert run("check", "sized.c", "--", "cc", "-DN=9").exit_code == 0  # its value is asked for
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [("i < (n)", "i < (n) - 1"), ("2 * (x)", "2 * ((x) + 1)"), ("TWO 2.0f", "TWO 2.5f")]
+)
+def test_a_change_of_a_macro_makes_a_splice_stale(tree, improved, before, after):
+    (tree / "macros.h").write_text("#define TWO 2.0f\n#define TWICE(x) (TWO * 2 * (x))\n")
+    head = '#include "macros.h"\n#define UNUSED(x) x\n#define FOR(i, n) for (int i = 0; i < (n); i++)\n'
+    text = "void f(int n, float *x)\n{\n#pragma mdh\n    FOR(i, n) x[i] = TWICE(x[i]);\n}\n"
+    (tree / "macros.c").write_text(head + text)
+    assert run("macros.c", "-w").exit_code == 0
+    spliced = (tree / "macros.c").read_text()
+    (tree / "macros.c").write_text(spliced.replace("UNUSED(x) x", "UNUSED(x) 2"))
+    assert "MDH501" not in run("check", "macros.c").output
+    for name in ("macros.c", "macros.h"):
+        (tree / name).write_text((tree / name).read_text().replace(before, after))
+    result = run("check", "macros.c")
+    assert result.exit_code == 1 and "MDH501" in result.output
+
+
 def test_a_change_of_types_makes_a_splice_stale(tree, improved):
     assert run("good.c", "-w").exit_code == 0
     (tree / "good.c").write_text((tree / "good.c").read_text().replace("float", "double"))

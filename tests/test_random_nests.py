@@ -144,3 +144,10 @@ def test_nests_as_python():
     outcomes = [(seed, check_python(random_nest(seed), seed, 2)) for seed in range(7001, 7081)]
     assert not [(seed, o) for seed, o in outcomes if o.failure]
     assert sum(o.runs > 0 for _, o in outcomes) >= 40
+
+
+@pytest.mark.parametrize("seed", [26548, 58097])
+def test_what_c_leaves_undefined_is_no_failure(seed):
+    """An unsigned `i < n - 2` where n is 1; a float that no int holds: those runs are dropped, others count."""
+    outcome = nests.check_all(random_nest(seed), seed, 3, False)
+    assert not outcome.failure and outcome.runs >= 1 and outcome.dropped >= 1

@@ -361,7 +361,7 @@ def verify(
     alone = run([cases[number]])
     slow = summary.outcome.data.get("how") == TIMED_OUT
     if slow and alone.outcome.data.get("seconds", 0.0) >= _seconds_of_last_phase(summary.outcome) / 2:
-        note = f"left out, as the original is slow: {cases[number].describe()} and what would have followed"
+        note = f"{cases[number].describe()} and what would have followed: the original is slow"
         return replace(summary, outcome=Outcome(OK), notes=(*summary.notes, note))
     if alone.outcome.kind == ORIGINAL_FAILED:
         return summary
