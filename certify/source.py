@@ -4,14 +4,18 @@
 
 ``rows`` are affine constraints over iterators and parameters under which the instance runs; where a bound
 or a condition is not affine it is left out and the instance is not ``exact``: it may run.  A cell whose
-index is not affine has ``index`` None.
+index is not affine has ``index`` None and keeps it as ``computed``; ``flat`` is a single one as a polynomial,
+if it is one.  An
+instance that writes nothing reads the cells of a bound or a condition; those that it decides about stand
+below its place.  ``again``: it stands in a ``while`` and may run several times in one iteration.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from certify.flat import Monomial, polynomial
 from certify.sets import System, at_least, below, equal
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from mdh_core.expr import (
@@ -40,6 +44,8 @@ class Cell:
     name: str
     index: tuple[Affine, ...] | None
     scalar: bool = False
+    flat: tuple[tuple[Monomial, int], ...] = ()
+    computed: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,11 @@ class Instance:
     write: Cell | None
     reads: tuple[Cell, ...]
     loops: tuple[Loop, ...] = ()
+    again: bool = False
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return self.reads if self.write is None else (*self.reads, self.write)
 
     @property
     def iterators(self) -> tuple[str, ...]:
@@ -75,6 +86,7 @@ class _Instances:
         self.out: list[Instance] = []
         self.known = {p.name for p in nest.params}
         self.values = _constant_names(nest.body)
+        self.again = False
 
     # ------------------------------------------------------------------ statements
 
@@ -114,7 +126,9 @@ class _Instances:
                     )
                 case While(cond=cond, body=inner_body):
                     self._add(here, rows, loops, exact, None, (cond,))
+                    around, self.again = self.again, True
                     self.block(inner_body, (*here, 0), rows, loops, False)
+                    self.again = around
                 case _:
                     self._add(here, rows, loops, exact, None, (s.value,))
 
@@ -129,7 +143,8 @@ class _Instances:
     ) -> None:
         reads = tuple(dict.fromkeys(c for e in read for c in self._reads(e)))
         if write is not None or reads:
-            self.out.append(Instance(len(self.out), place, rows, exact, write, reads, loops))
+            number = len(self.out)
+            self.out.append(Instance(number, place, rows, exact, write, reads, loops, self.again))
 
     def _reads(self, e: Expr) -> Iterator[Cell]:
         for n in walk(e):
@@ -142,7 +157,17 @@ class _Instances:
         if isinstance(e, Var):
             return Cell(e.name, (), True)
         index = [self.affine(i) for i in e.index]
-        return Cell(e.buffer, None if None in index else tuple(i for i in index if i is not None))
+        if None not in index:
+            return Cell(e.buffer, tuple(i for i in index if i is not None))
+        flat = self._flat(e.index[0]) if len(e.index) == 1 else ()
+        return Cell(e.buffer, None, flat=flat, computed=tuple(e.index))
+
+    def _flat(self, e: Expr) -> tuple[tuple[Monomial, int], ...]:
+        known = {n: r for n, a in self.values.items() if (r := self._resolved(a)) is not None}
+        found = polynomial(e, known)
+        if found is None or not {n for m in found for n in m} <= self.known:
+            return ()
+        return tuple(sorted(found.items()))
 
     # ------------------------------------------------------------------ affine values
 
@@ -239,3 +264,38 @@ def _constant_names(body: Sequence[NestStmt | Stmt]) -> Mapping[str, Affine]:
             return values
         for n in open_:
             del values[n]
+
+
+def tagged(x: Instance, tag: str, index: Sequence[Affine]) -> tuple[Affine, ...]:
+    """Affine values of an instance, its own unknowns with the tag."""
+    own = _own(x, {n for a in index for n in a.names})
+    return tuple(a.substitute({n: Affine.of(n + tag) for n in own}) for a in index)
+
+
+def rows_of(x: Instance, tag: str) -> list[Constraint]:
+    """When it runs, its own unknowns with the tag."""
+    own = _own(x, {n for c in x.rows for n in c.names})
+    return [c.substitute({n: Affine.of(n + tag) for n in own}) for c in x.rows]
+
+
+def _own(x: Instance, names: Iterable[str]) -> set[str]:
+    """Its iterators, their trips, and the values of computed indices (``?``)."""
+    own = {n for i in x.iterators for n in (i, turn(i))}
+    return {n for n in names if n in own or n.startswith("?")}
+
+
+def before(s: Instance, t: Instance) -> Iterator[list[Constraint]]:
+    """Systems under which an instance of ``s`` runs before one of ``t``, whose names are marked."""
+    equalities: list[Constraint] = []
+    steps = {x.iterator: 1 if x.step > 0 else -1 for x in s.loops}
+    for a, b in zip(s.place, t.place, strict=False):
+        if isinstance(a, str) and a == b:
+            i, j = Affine.of(a) * steps[a], Affine.of(f"{a}'") * steps[a]
+            yield [*equalities, below(i, j)]
+            equalities.append(equal(i, j))
+        elif isinstance(a, int) and isinstance(b, int) and a != b:
+            if a < b:
+                yield equalities
+            return
+        elif a != b:
+            return
