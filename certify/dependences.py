@@ -34,10 +34,10 @@ from dataclasses import dataclass, replace
 from certify.flat import of_affine, split
 from certify.sets import GaveUp, System, at_least, below, equal, find, missing
 from certify.source import Cell, Instance, before, instances, rows_of, tagged, turn
-from certify.stages import indirect, loads, positional, shown, size_rows
+from certify.stages import indirect, keeps, loads, positional, shown, size_rows
 from certify.webs import private_arrays, renamed
 from lifter.loop_nest import LoopNest
-from mdh_core.expr import Affine, Constraint, Load
+from mdh_core.expr import Affine, Constraint, Expr, Load, variables, walk
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Step, Store, programs_of
 
 MAX_WAYS = 64  # of giving statements to programs
@@ -74,13 +74,6 @@ class Stage:
         """What tells one store from another: host iterators and the dimensions that are not reduced."""
         kept = [d.name for d in self.program.hom.dims_of("cc", "ps") if d.name not in self.store.at_last]
         return (*(h.iterator for h in self.hosts), *kept)
-
-    @property
-    def keeps(self) -> bool:
-        """Where nothing contributes, the cell is stored as it was."""
-        c = self.store.plain
-        initial = None if c is None else self.program.out.initial[c]
-        return isinstance(initial, Load) and loads(initial) == [(self.store.buffer, self.store.index)]
 
     def contributions(self, tag: str) -> list[Constraint]:
         """Some point contributes to the position."""
@@ -313,7 +306,7 @@ class _Question:
     def _all_from_source(self, images: Images) -> None:
         """Every position of every program is some instance's."""
         for s in self.stages:
-            mine = [*s.rows(""), *(s.contributions("") if s.keeps else [])]
+            mine = [*s.rows(""), *(s.contributions("") if keeps(s.program, s.store) else [])]
             hidden = {f"{d.name}!" for d in s.program.hom.dims_of("pw")}
             kept = {f"{d.name}!" for d in s.program.hom.dims_of("cc", "ps")}
             kept |= {f"{h.iterator}!" for h in s.hosts}
@@ -427,6 +420,8 @@ class _Question:
                         bad = _not_respected(p, q, a, b, kind)
                         if bad is not None and (p.cell is None or q.cell is None):
                             raise NotMapped(f"{bad}, where values are kept elsewhere")
+                        if bad is not None and any(n.startswith("?") for c in (a, b) for n in c.names):
+                            raise NotMapped(f"{bad}, where positions are computed")
                         if bad is not None:
                             return bad
         return None
@@ -521,6 +516,17 @@ def _taken_apart(found: Sequence[Instance], programs: Sequence[MdhProgram]) -> l
     known = [at_least(a) for p in programs for a in p.assumptions]
     inside: dict[int, list[Constraint]] = {x.number: [] for x in found}
 
+    written = {x.write.name for x in found if x.write is not None}
+    steady: dict[tuple[Expr, ...], int] = {}
+
+    def name(x: Instance, c: Cell, number: int) -> str:
+        """One expression has one value in an instance; in all with its iterators if it reads nothing new."""
+        used = {n for e in c.computed for n in variables(e)}
+        used |= {n.buffer for e in c.computed for n in walk(e) if isinstance(n, Load)}
+        if not c.computed or used & written:
+            return f"?{x.number}.{number}"
+        return f"?e{steady.setdefault(c.computed, len(steady))}"
+
     def cell(x: Instance, c: Cell, number: int) -> Cell:
         b = shapes.get(c.name)
         if b is None or c.scalar:
@@ -538,11 +544,11 @@ def _taken_apart(found: Sequence[Instance], programs: Sequence[MdhProgram]) -> l
             assert e is not None
             if find([*rows, below(a, Affine())]) is not None or find([*rows, at_least(a - e)]) is not None:
                 index = None
-        return Cell(c.name, unknown(x, b, number) if index is None else index)
+        return Cell(c.name, unknown(x, b, name(x, c, number)) if index is None else index)
 
-    def unknown(x: Instance, b: Buffer, number: int) -> tuple[Affine, ...]:
+    def unknown(x: Instance, b: Buffer, name: str) -> tuple[Affine, ...]:
         """A computed position; it is one of the buffer's."""
-        index = tuple(Affine.of(f"?{x.number}.{number}.{k}") for k in range(b.rank))
+        index = tuple(Affine.of(f"{name}.{k}") for k in range(b.rank))
         if None not in b.extents:
             for a, e in zip(index, b.extents, strict=True):
                 assert e is not None

@@ -47,6 +47,10 @@ class Cell:
     flat: tuple[tuple[Monomial, int], ...] = ()
     computed: tuple[Expr, ...] = ()
 
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(n for a in self.index or () for n in a.names)
+
 
 @dataclass(frozen=True, slots=True)
 class Instance:

@@ -23,6 +23,7 @@ from mdh_core.expr import (
     Constraint,
     Expr,
     Load,
+    Result,
     ScalarType,
     as_affine,
     stmt_exprs,
@@ -324,16 +325,27 @@ def loads(e: Expr | None) -> list[tuple[str, tuple[Affine, ...]]]:
 _Use = tuple[str, Visit, tuple[Affine, ...], tuple[Constraint, ...]]
 
 
+def keeps(program: MdhProgram, s: Store) -> bool:
+    """Where nothing contributes, the cell is left as it was."""
+    start = None if s.plain is None else program.out.initial[s.plain]
+    return isinstance(start, Load) and loads(start) == [(s.buffer, s.index)]
+
+
 def _bounds(program: MdhProgram, known: Known, context: System) -> str | None:
     """Every cell is inside of the extents, as far as these are known, or the source touches it."""
     touched = dict(known.touched)
     here, there = point(program, ""), point(program, "", positional(program))
     uses: list[_Use] = [(a.buffer, here, a.index, ()) for a in program.inp.accesses if not a.conditional]
+    always: set[int] = set()  # components that are stored even where nothing contributes
     for s in program.out.stores:
-        last = tuple(_last(program, s, there))
-        uses.append((s.buffer, there, s.index, last))
-        uses += [(b, there, i, last) for b, i in loads(s.value)]
-    uses += [(b, there, i, ()) for e in program.out.initial for b, i in loads(e)]
+        at = here if keeps(program, s) else there
+        last = tuple(_last(program, s, at))
+        uses.append((s.buffer, at, s.index, last))
+        uses += [(b, at, i, last) for b, i in loads(s.value)]
+        if at is there:
+            always |= {n.component for n in walk(s.value) if isinstance(n, Result)}
+    for k, e in enumerate(program.out.initial):
+        uses += [(b, there if k in always else here, i, ()) for b, i in loads(e)]
     for buffer, v, index, last in dict.fromkeys((b, id(v), i, r) for b, v, i, r in uses):
         where = here if v == id(here) else there
         rows = [*context, *where.rows, *last]

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
+from certify.stages import keeps
 from certify.terms import Terms, wrapped
 from certify.values import Budget, Env, Index, Traced, alike
 from lifter.loop_nest import Loop, LoopNest, NestStmt
@@ -366,18 +367,11 @@ class ProgramRun:
 
     # ------------------------------------------------------------------ stores
 
-    def keeps(self, s: Store) -> bool:
-        """Where nothing contributes, the store leaves its cell as it was."""
-        initial = None if s.plain is None else self.program.out.initial[s.plain]
-        if not isinstance(initial, Load) or initial.buffer != s.buffer:
-            return False
-        return tuple(as_affine(i) for i in initial.index) == s.index
-
     def finished(
         self, position: Mapping[str, int], value: Values | None, stores: Sequence[Store]
     ) -> list[tuple[Where, Traced]]:
         """What is stored for the combined contributions to a position (None: there are none)."""
-        due = [s for s in stores if value is not None or not self.keeps(s)]
+        due = [s for s in stores if value is not None or not keeps(self.program, s)]
         return self.writes(position, self.with_initial(position, value), due) if due else []
 
     def with_initial(self, position: Mapping[str, int], value: Values | None) -> Values | None:
@@ -581,7 +575,7 @@ def _run_scan(scan: ScanNest, known: ProgramRun) -> None:
     everywhere = [s for s in program.out.stores if scan.dim not in s.at_last]
     at_end = [s for s in program.out.stores if scan.dim in s.at_last]
     n = known.sizes[scan.dim]
-    if n == 0 and all(map(known.keeps, at_end)):
+    if n == 0 and all(keeps(program, s) for s in at_end):
         return
     for i in itertools.product(*(range(known.sizes[d]) for d in rows)):
         row = dict(zip(rows, i, strict=True))

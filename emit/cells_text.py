@@ -35,8 +35,9 @@ from mdh_core.expr import (
     Unary,
     Var,
     as_affine,
+    walk,
 )
-from mdh_core.ir import Dim, MdhProgram, Store
+from mdh_core.ir import Dim, MdhProgram, Store, keeps_if_empty
 
 
 class CellsText:
@@ -218,13 +219,13 @@ class CellsText:
         self.context.results = dict(enumerate(results))
         self.write_all([s.value for s in self.program.out.stores])
 
-    def write_all(self, stored: Sequence[Expr]) -> None:
-        """``stored``: the value of each store.
+    def write_all(self, stored: Sequence[Expr], stores: Sequence[Store] = ()) -> None:
+        """``stored``: the value of each store; ``stores``: of all if there are none.
 
         A cell that keeps its value under a condition is not written there: it may lie outside of the
         array, or belong to somebody else.
         """
-        stores = self.program.out.stores
+        stores = stores or self.program.out.stores
         writes: list[tuple[str, str]] = []  # condition and value
         for s, value in zip(stores, stored, strict=True):
             condition, new = when_stored(self.program, s, value)
@@ -280,9 +281,22 @@ class CellsText:
         with ExitStack() as stack:
             if given := self.domain.given():
                 stack.enter_context(self.out.block(f"if ({given})"))
-            self._over_cells(
-                lambda: self.store_all(self._named([self.initial(c) for c in range(len(self.types))]))
-            )
+            self._over_cells(self._store_initial)
+
+    @property
+    def stored_if_empty(self) -> tuple[Store, ...]:
+        """Stores that write where nothing is combined.
+
+        The others would give a cell its own value; where the source does not run, it may not even exist.
+        """
+        return tuple(s for s in self.program.out.stores if not keeps_if_empty(s, self.program.out.initial))
+
+    def _store_initial(self) -> None:
+        used = {n.component for s in self.stored_if_empty for n in walk(s.value) if isinstance(n, Result)}
+        found = sorted(used)
+        named = self._named([self.initial(c) for c in found])
+        self.context.results = dict(zip(found, named, strict=True))
+        self.write_all([s.value for s in self.stored_if_empty], self.stored_if_empty)
 
     def _over_cells(self, write: Callable[[], None]) -> None:
         """Loops over all positions of the result, those of the domain, around what ``write`` writes."""

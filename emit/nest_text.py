@@ -76,7 +76,7 @@ class NestText(CellsText):
         if any(program.dim(d).size.constant == 0 for d in outer):
             return  # known to be empty; compilers warn about loops that never run
         if any(program.dim(d).size.constant == 0 for d in reduced):
-            if all(e is not None for e in program.out.initial):
+            if self.has_initial and self.stored_if_empty:
                 self.every_cell(initial_only=True)
             return
         given = self.domain.given()
@@ -88,7 +88,7 @@ class NestText(CellsText):
                 stack.enter_context(self.out.block(f"if ({condition})"))
             if reduced and not self._never_empty(reduced):
                 empty = " || ".join(f"{size_name(d)} <= 0" for d in reduced)
-                if all(e is not None for e in program.out.initial):
+                if self.has_initial and self.stored_if_empty:
                     with self.out.block(f"if ({empty})"):
                         self.every_cell(initial_only=True)
                         self.out.middle("} else {")
@@ -327,12 +327,8 @@ class NestText(CellsText):
             there = Context(self.program, context.names, {})
             there.places = {pack.buffer: source}
             index = tuple(Affine.of(v) for v in variables)
-            there.at = {
-                v: v if b == "0" else f"{b} + {v}" for v, b in zip(variables, bases, strict=True)
-            }
-            out.add(
-                f"{here.subscript(pack.buffer, index)} = {there.subscript(pack.buffer, index)};"
-            )
+            there.at = {v: v if b == "0" else f"{b} + {v}" for v, b in zip(variables, bases, strict=True)}
+            out.add(f"{here.subscript(pack.buffer, index)} = {there.subscript(pack.buffer, index)};")
         context.places[pack.buffer] = target
 
     def _box(self, accesses: list[Access], d: int, inner: tuple[Loop, ...]) -> tuple[str, str]:

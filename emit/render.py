@@ -264,9 +264,10 @@ def _unless_nothing_is_scanned(program: MdhProgram, names: Names, body: Lines) -
             hom=replace(program.hom, dims=tuple(left), combine=kinds),
             out=replace(program.out, stores=kept),
         )
-        with body.block(f"if ({empty})"):
-            context = Context(cells, names)
-            NestText(Nest(cells, (), (0, 0), 0, 0, (), "direct"), context, body).every_cell(initial_only=True)
+        text = NestText(Nest(cells, (), (0, 0), 0, 0, (), "direct"), Context(cells, names), body)
+        if text.stored_if_empty:
+            with body.block(f"if ({empty})"):
+                text.every_cell(initial_only=True)
     with body.block(f"if (!({empty}))"):
         yield
 
@@ -274,9 +275,7 @@ def _unless_nothing_is_scanned(program: MdhProgram, names: Names, body: Lines) -
 # --------------------------------------------------------------------------- interface
 
 
-def _interface(
-    request: KernelRequest, placed: list[tuple[Leaf, Loops]]
-) -> tuple[list[Param], list[Buffer]]:
+def _interface(request: KernelRequest, placed: list[tuple[Leaf, Loops]]) -> tuple[list[Param], list[Buffer]]:
     """Parameters and buffers that the function may need; those that it does not mention are left out."""
     params: dict[str, Param] = {}
     own = {b.name for b in request.temporaries}
@@ -439,9 +438,9 @@ def rename_dims(program: MdhProgram, renaming: dict[str, str]) -> MdhProgram:
     def expr(e: Expr) -> Expr:
         return rewrite(
             e,
-            lambda n: replace(n, name=renaming[n.name])
-            if isinstance(n, Var) and n.name in renaming
-            else None,
+            lambda n: (
+                replace(n, name=renaming[n.name]) if isinstance(n, Var) and n.name in renaming else None
+            ),
         )
 
     def index(a: tuple[Affine, ...]) -> tuple[Affine, ...]:
@@ -496,9 +495,7 @@ def _without_dead_constants(rows: list[str]) -> list[str]:
     """The lines without variables that nothing else mentions; names are unique within a kernel."""
     while True:
         counts = Counter(word for row in rows for word in re.findall(r"[A-Za-z_]\w*", row))
-        kept = [
-            row for row in rows if not ((m := _CONSTANT.fullmatch(row)) and counts[m[1]] == 1)
-        ]
+        kept = [row for row in rows if not ((m := _CONSTANT.fullmatch(row)) and counts[m[1]] == 1)]
         if len(kept) == len(rows):
             return rows
         rows = kept
@@ -582,9 +579,7 @@ def _in_comment(line: str) -> str:
     return line.replace("*/", "* /").replace("/*", "/ *")
 
 
-def _assumptions(
-    request: KernelRequest, guards: list[str], memory: list[dict[str, str]]
-) -> list[str]:
+def _assumptions(request: KernelRequest, guards: list[str], memory: list[dict[str, str]]) -> list[str]:
     """Header lines: when the kernel declines and the original runs, and what is taken on trust."""
     declines = [m[1] for g in guards if (m := re.search(r"/\* (.*) \*/", g))]
     declines += [f"not ({condition})" for condition in request.assume]

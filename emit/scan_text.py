@@ -16,8 +16,8 @@ from emit.cells_text import all_of, when_stored
 from emit.kernel_text import Allocation, Context, Lines, repeats_right
 from emit.nest_text import NestText
 from lowering.lower import Nest, ScanNest, size_name
-from mdh_core.expr import Call, Load, as_affine, walk
-from mdh_core.ir import Store
+from mdh_core.expr import Call, walk
+from mdh_core.ir import Store, keeps_if_empty
 
 CHAINS = 4  # blocks of a scan that one thread works on together
 
@@ -37,7 +37,8 @@ class ScanText:
     def write(self) -> None:
         # an empty scan still stores its final value if there is an initial one, read elsewhere
         final = [s for s in self.program.out.stores if self.scan.dim in s.at_last]
-        keeps = self.has_initial and not all(map(self._is_initial, final))
+        initial = self.program.out.initial
+        keeps = self.has_initial and not all(keeps_if_empty(s, initial) for s in final)
         dims = [d.name for d in self.program.hom.dims if not (keeps and d.name == self.scan.dim)]
         if any(self.program.dim(d).size.constant == 0 for d in dims):
             return
@@ -57,13 +58,6 @@ class ScanText:
                 self._store(carry, last=True, at=f"{size_name(self.scan.dim)} - 1")
             else:
                 self._blocks(self.scan.block)
-
-    def _is_initial(self, s: Store) -> bool:
-        """Whether a store's cell, where nothing is scanned, would get the value that it has."""
-        initial = None if s.plain is None else self.program.out.initial[s.plain]
-        if not isinstance(initial, Load) or initial.buffer != s.buffer:
-            return False
-        return tuple(map(as_affine, initial.index)) == s.index
 
     def _rows(self, stack: ExitStack) -> None:
         """Loops over the cc dimensions; those in ``rows`` are shared among threads."""

@@ -76,6 +76,8 @@ def order(
             continue
         before = before or satisfiable([*base, *same, at_least(y - x, 1)])
         after = after or satisfiable([*base, *same, at_least(x - y, 1)])
+    inner = _around(read, write, nest, [*base, *_primed(write.combined, domain)], common)
+    before, after = before or inner[0], after or inner[1]
     same = [equal(Affine.of(a), Affine.of(f"{a}'")) for a in common]
     if not own and satisfiable([*base, *same]):
         if write.combined and not read.at_output:
@@ -83,6 +85,34 @@ def order(
         elif {a for a in read.axes if a not in write.combined} != set(write.axes):
             before = after = True  # not the very point of the write
     return Order(before, after, within)
+
+
+def _primed(axes: tuple[str, ...], domain: Domain) -> list[Constraint]:
+    primed = {a: f"{a}'" for a in domain}
+    return [c.renamed(primed) for a in axes for c in domain[a]]
+
+
+def _around(
+    read: Read, write: Write, nest: tuple[str, ...], base: list[Constraint], common: list[str]
+) -> tuple[bool, bool]:
+    """Do iterations of a reduction around common axes lie behind and before a read of another cell of it?
+
+    ``for i: for j: { b[i][j] = a[j]; a[j + 1] += c[i]; }``: what is read at ``j``, the iteration ``j - 1`` of
+    every ``i`` adds to.
+    """
+    before = after = False
+    shared = [a for a in nest if a in common or (a in read.axes and a in write.combined)]
+    for level, name in enumerate(shared):
+        if name in common:
+            continue
+        same = [equal(Affine.of(a), Affine.of(f"{a}'")) for a in shared[:level]]
+        gap = Affine.of(f"{name}'") - Affine.of(name)
+        for other in (a for a in shared[level + 1 :] if a in common):
+            between = Affine.of(f"{other}'") - Affine.of(other)
+            for apart in (at_least(between, 1), at_least(-between, 1)):
+                before = before or satisfiable([*base, *same, apart, at_least(gap, 1)])
+                after = after or satisfiable([*base, *same, apart, at_least(-gap, 1)])
+    return before, after
 
 
 def why_refused(

@@ -66,6 +66,7 @@ from mdh_core.ir import (
     OutputView,
     ScalarFunction,
     Store,
+    keeps_if_empty,
 )
 from mdh_core.source import NO_SPAN, Span
 
@@ -255,9 +256,7 @@ class _Builder:
         every = conjuncts(as_condition(entry.touched))
         return [c for c in every if not depends_on_data(c, self.normal.axes, self.nest.params)]
 
-    def guard(
-        self, p: Place, entry: Entry, dims: Dims, at_last: tuple[str, ...]
-    ) -> tuple[Constraint, ...]:
+    def guard(self, p: Place, entry: Entry, dims: Dims, at_last: tuple[str, ...]) -> tuple[Constraint, ...]:
         """Constraints on the position that hold exactly where the source writes the cell."""
         if p.index is None:
             return ()
@@ -524,7 +523,7 @@ class _Builder:
                 )
         combined = tuple(d for d, kind in group.dims if kind == "pw")
         writes = tuple(
-            Write(s.buffer, s.index, kept, combined, s.at_last, o.span, not _keeps_if_empty(s, initials))
+            Write(s.buffer, s.index, kept, combined, s.at_last, o.span, not keeps_if_empty(s, initials))
             for s, o in zip(stores, group.outputs, strict=True)
         )
         program = MdhProgram(
@@ -532,9 +531,7 @@ class _Builder:
             (),
             (),
             InputView(tuple(accesses)),
-            MdHom(
-                tuple(Dim(a, self.normal.axes[a].size) for a in axes), scalar, combine, group.domain
-            ),
+            MdHom(tuple(Dim(a, self.normal.axes[a].size) for a in axes), scalar, combine, group.domain),
             OutputView(tuple(initials), tuple(stores)),
             fp=self.nest.directive.fp,
             span=self.nest.span,
@@ -622,16 +619,6 @@ class _Builder:
         return satisfiable([*self.normal.context, *rows])
 
 
-def _keeps_if_empty(store: Store, initials: Sequence[Expr | None]) -> bool:
-    """Does the cell keep its value where nothing is combined?"""
-    initial = None if store.plain is None else initials[store.plain]
-    return (
-        isinstance(initial, Load)
-        and initial.buffer == store.buffer
-        and affine_index(initial.index) == store.index
-    )
-
-
 def simplified(e: Expr, facts: list[Constraint]) -> Expr:
     """Without choices that the facts about iterators and parameters decide."""
 
@@ -654,7 +641,6 @@ def violations(c: Constraint) -> tuple[Constraint, ...]:
     """Constraints one of which holds where ``c`` does not."""
     below = Constraint(-c.value - 1)
     return (below, Constraint(c.value - 1)) if c.equality else (below,)
-
 
 
 def loads(e: Expr, guarded: bool) -> Iterable[tuple[Load, bool]]:

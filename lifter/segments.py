@@ -126,6 +126,7 @@ class _Row:
         self.loops = list(inner)
         self.needs = [self.loop_needed(q) for q in range(len(items))]
         self.owners = [self.owner(q) for q in range(len(items))]
+        self.keep_order()
 
     def loop_needed(self, q: int) -> int | None:
         """The number of the last loop before statement ``q`` whose results it uses, if there is one."""
@@ -141,6 +142,13 @@ class _Row:
             return 0
         last = before[-1]
         return last if last == len(self.loops) - 1 or self.needs[q] == last else last + 1
+
+    def keep_order(self) -> None:
+        """No statement goes to a later loop than one behind it that touches the same array."""
+        for q in reversed(range(len(self.items))):
+            for later in range(q + 1, len(self.items)):
+                if self.owners[q] > self.owners[later] and _share_array(self.items[q], self.items[later]):
+                    self.owners[q] = self.owners[later]
 
     def assigned(self, q: int) -> frozenset[str]:
         """Scalars that have their value from item ``q`` after it."""
@@ -199,6 +207,13 @@ class _Row:
     def marks(self, s: NormalStmt, memory: bool) -> Iterator[Assign]:
         for name in sorted(assigned_scalars((s,))):
             yield _mark(name, self.types, memory)
+
+
+def _share_array(a: NormalStmt, b: NormalStmt) -> bool:
+    """May one of two statements write what the other touches?"""
+    (_, first), (_, second) = _uses(a), _uses(b)
+    mine, its = assigned_buffers((a,)), assigned_buffers((b,))
+    return bool(mine & (second | its) or first & its)
 
 
 def _needs(items: list[NormalStmt], loop: int, q: int) -> bool:

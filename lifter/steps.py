@@ -384,8 +384,8 @@ class _Steps:
             whole = part(s, sorted({n for g in names[first:last] for n in g}))
             here = self.beside(tuple(parts), range(first, last), place)
             why = self.flat((whole,), here)
-            assert isinstance(why, Diagnostic)
-            together = self.alone(whole, here, why, divided=True)
+            together: list[Step] = []
+            together += self.alone(whole, here, why, divided=True) if isinstance(why, Diagnostic) else why
             if self.cost(together) < self.cost(steps):
                 return together
         return steps
@@ -616,9 +616,7 @@ def _with_assumptions(
             every = tuple(dict.fromkeys((*s.assumptions, *_tested_before(more, hosts, s))))
             names = {n for a in every for n in a.names} | {p.name for p in s.params}
             hosted = tuple(p for p in s.params if p not in params)
-            return replace(
-                s, assumptions=every, params=(*(p for p in params if p.name in names), *hosted)
-            )
+            return replace(s, assumptions=every, params=(*(p for p in params if p.name in names), *hosted))
         case HostLoop(body=body):
             return replace(s, body=tuple(_with_assumptions(x, more, hosts, params) for x in body))
         case Sequential():
@@ -630,9 +628,7 @@ def _before_hosts(p: MdhProgram, hosts: Sequence[Axis]) -> MdhProgram:
     return replace(p, assumptions=_tested_before(p.assumptions, hosts, p))
 
 
-def _tested_before(
-    assumptions: Sequence[Affine], hosts: Sequence[Axis], p: MdhProgram
-) -> tuple[Affine, ...]:
+def _tested_before(assumptions: Sequence[Affine], hosts: Sequence[Axis], p: MdhProgram) -> tuple[Affine, ...]:
     out = []
     for a in assumptions:
         for host in reversed(hosts):

@@ -15,7 +15,8 @@ and combining takes the other part's.  A position of the result has a value if a
 Empty dimensions.  Nothing is stored where a ``cc`` dimension is empty, and nothing through a store that
 needs an index of an empty ``ps`` dimension.  Where a ``pw`` dimension is empty, the result is ``initial``;
 the final value (``at_last``) of an empty ``ps`` dimension is ``initial``, too.  A store whose value
-needs a component that has no value then (no ``initial``) does not take place.
+needs a component that has no value then (no ``initial``) does not take place, and neither does one that
+would give a cell its own value (``C[i] += …``: where the loop does not run, there need not be a cell).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from mdh_core.expr import (
     variables,
     walk,
 )
-from mdh_core.ir import Access, HostLoop, MdhProgram, Sequential, Step, Store
+from mdh_core.ir import Access, HostLoop, MdhProgram, Sequential, Step, Store, keeps_if_empty
 from mdh_core.polytope import Box, reach
 
 Index = tuple[int, ...]
@@ -357,16 +358,17 @@ class ProgramRun:
                 sets.append((len(indices) - 1,))
             else:
                 sets.append(indices[-1:])
-        return (
-            i for i in itertools.product(*sets) if all(c.holds(self.named(i)) for c in self.positional)
-        )
+        return (i for i in itertools.product(*sets) if all(c.holds(self.named(i)) for c in self.positional))
 
     def stored(self, store: Store, i: Index, result: Mda | None) -> Value | None:
         """The value of a store at a position, or None where it has none."""
         empty = {name for name, indices in zip(self.names, self.index_sets, strict=True) if not indices}
         if empty & (variables(store.value) | {n for a in store.index for n in a.names}):
             return None
-        components = self.with_initial(i, None if result is None else result.values.get(i))
+        combined = None if result is None else result.values.get(i)
+        if combined is None and keeps_if_empty(store, self.program.out.initial):
+            return None
+        components = self.with_initial(i, combined)
         needed = [e.component for e in walk(store.value) if isinstance(e, Result)]
         if any(components[c] is None for c in needed):
             return None
@@ -507,9 +509,7 @@ def _gathers(e: Expr, dims: set[str]) -> Iterator[Access]:
             yield Access(load.buffer, known, conditional=True)
 
 
-def _use(
-    access: Access, box: Box, known: dict[str, Affine], domain: list[Constraint]
-) -> Iterator[_Use]:
+def _use(access: Access, box: Box, known: dict[str, Affine], domain: list[Constraint]) -> Iterator[_Use]:
     """The indices that an access reaches; nothing where the domain is empty."""
     ranges = [reach(a.substitute(known), box, domain) for a in access.index or (Affine(),)]
     found = tuple(r for r in ranges if r is not None)

@@ -45,11 +45,23 @@ very point that writes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mdh_core.combine import CombineFunction, CombineOp
-from mdh_core.expr import Affine, Constraint, Expr, Function, RecordType, Result, ScalarType, Stmt, Type
+from mdh_core.expr import (
+    Affine,
+    Constraint,
+    Expr,
+    Function,
+    Load,
+    RecordType,
+    Result,
+    ScalarType,
+    Stmt,
+    Type,
+    as_affine,
+)
 from mdh_core.source import NO_SPAN, Span
 
 
@@ -189,9 +201,7 @@ class MdhProgram:
         return next(d for d in self.hom.dims if d.name == name)
 
     def op(self, name: str) -> CombineOp:
-        return next(
-            op for d, op in zip(self.hom.dims, self.hom.combine, strict=True) if d.name == name
-        )
+        return next(op for d, op in zip(self.hom.dims, self.hom.combine, strict=True) if d.name == name)
 
     def sizes(self, params: dict[str, int]) -> dict[str, int]:
         """The extent of each dimension for given values of the integer parameters."""
@@ -233,6 +243,14 @@ class Sequential:
 
 
 Step = MdhProgram | HostLoop | Sequential
+
+
+def keeps_if_empty(store: Store, initial: Sequence[Expr | None]) -> bool:
+    """Does a store leave its cell as it was where nothing is combined (``C[i] += …``)?"""
+    start = None if store.plain is None else initial[store.plain]
+    if not isinstance(start, Load) or start.buffer != store.buffer:
+        return False
+    return tuple(as_affine(i) for i in start.index) == store.index
 
 
 def programs_of(steps: Iterable[Step]) -> Iterator[MdhProgram]:

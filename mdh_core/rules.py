@@ -506,8 +506,32 @@ def collide(p: MdhProgram, s: Store, t: Store) -> bool:
     same = [a - b for a, b in zip(one.index, other.index, strict=True)]
     if any(a.names & {q.name for q in p.params} for a in same):
         return False
-    equal = rows_of(Constraint(a, equality=True) for a in same)
+    sizes = {d.name + mark: d.size.constant for d in p.hom.dims for mark in ("", "'")}
+    digits = [d for a in same for d in _equal_digits(a, sizes)]
+    equal = rows_of(Constraint(a, equality=True) for a in digits)
     return not certainly_empty([*equal, *one.rows, *other.rows, *p.assumptions])
+
+
+def _equal_digits(a: Affine, sizes: dict[str, int | None]) -> list[Affine]:
+    """``a = 0`` as equations between digits, where only one multiple of a coefficient is within reach.
+
+    >>> i, j = Affine.of("i") * 9, Affine.of("j")
+    >>> [str(x) for x in _equal_digits(i - j, {"i": None, "j": 9})]
+    ['-j', '9*i']
+    """
+    for g in sorted({abs(c) for _, c in a.terms} - {1}):
+        low = Affine(tuple((n, c) for n, c in a.terms if c % g), a.const)
+        if not low.terms or any(sizes.get(n) is None for n in low.names):
+            continue
+        lasts = [c * ((sizes[n] or 1) - 1) for n, c in low.terms]
+        least = low.const + sum(min(0, last) for last in lasts)
+        most = low.const + sum(max(0, last) for last in lasts)
+        first = -(-least // g) * g  # the first multiple that is within reach
+        if first > most:
+            return [Affine.number(1)]
+        if first + g > most:
+            return [low - first, *_equal_digits(a - low + first, sizes)]
+    return [a]
 
 
 @dataclass(frozen=True, slots=True)

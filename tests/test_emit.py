@@ -15,15 +15,18 @@ from hypothesis import strategies as st
 
 from emit.c_text import affine_text, constant
 from emit.render import KernelRequest, emit_openmp
+from frontend_c.read import CompileCommand, read
+from lifter.lift import lift
 from lowering.cost import default_point
 from lowering.domains import classify
-from lowering.machine import GENERIC, OPENMP, OPENMP_L3_SIMD, OPENMP_REG_SIMD
+from lowering.machine import GENERIC, OPENMP, OPENMP_L3_SIMD, OPENMP_REG_SIMD, SystemModel
 from lowering.parameters import make, random_configuration
 from lowering.point import configuration_at
 from lowering.space import tuning_space
 from mdh_core.expr import FLOAT, INT32, INT64, UINT64, Affine
 from mdh_core.interpreter import integers, run, same
 from mdh_core.ir import MdhProgram
+from mdh_core.source import SourceFile
 from tests.catalogue import CATALOGUE, EVERYTHING, program, small_params, x
 from tests.emitted import FLAGS, Case, run_emitted, with_extents
 from tests.strategies import buffers_for, copy_of, programs, sizes_for
@@ -182,6 +185,30 @@ def test_empty_tiles_are_not_visited(tmp_path: Path) -> None:
     counted = subprocess.run([str(tmp_path / "ticket")], capture_output=True, text=True, check=True).stdout
     assert counted == "496 32"
     assert classify(p, {"N": 1024}, {"i": 32, "j": 32}) == {"full": 496, "partial": 32, "empty": 496}
+
+
+@pytest.mark.parametrize("model", [OPENMP, OPENMP_REG_SIMD], ids=["OpenMP", "REG and SIMD"])
+def test_where_nothing_is_added_no_cell_is_touched(tmp_path: Path, model: SystemModel) -> None:
+    """``for j: C[m - 1] += a[j]``: with m = 0 there need not be a cell, nor an array."""
+    text = b"void f(int m, int *c, int *a)\n{\n#pragma mdh\n    for (int j = 0; j < m; j++) c[m - 1] += a[j];\n}\n"
+    nest = read(SourceFile("f.c", text), CompileCommand(directory=str(tmp_path))).nests[0]
+    (p,) = lift(nest).programs
+    rng = random.Random(5)
+    kernels, calls = [], []
+    for k in range(8):
+        machine = replace(GENERIC, model=model)
+        kernel = emit_openmp(KernelRequest(f"k{k}", "f", (p,), (random_configuration(rng, p, model),), machine))
+        kernels.append(kernel.text)
+        calls.append(f"m = 0; c = 0; a = 0; {kernel.call}; m = 3; c = sum; a = given; {kernel.call};")
+    source = tmp_path / "f.c"
+    source.write_text(
+        "#include <stdio.h>\n#include <stdint.h>\n" + "\n".join(kernels)
+        + "\nint main(void) { int m, sum[3] = {7, 8, 9}, given[3] = {1, 2, 3}, *c, *a;\n" + "\n".join(calls)
+        + '\nprintf("%d %d %d", sum[0], sum[1], sum[2]); return 0; }\n'
+    )  # fmt: skip
+    subprocess.run(["gcc", *SANITIZERS, str(source), "-o", str(tmp_path / "f")], check=True)
+    ran = subprocess.run([str(tmp_path / "f")], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, f"7 8 {9 + 8 * 6}"), ran.stderr[-1500:]
 
 
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), phases=(Phase.explicit, Phase.reuse, Phase.generate))
