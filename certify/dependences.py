@@ -43,6 +43,17 @@ from mdh_core.ir import Buffer, HostLoop, MdhProgram, Step, Store, programs_of
 MAX_WAYS = 64  # of giving statements to programs
 
 
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """``at``: unknowns of both instances (those of the later one are marked) and the parameters."""
+
+    text: str
+    at: dict[str, int]
+
+    def __str__(self) -> str:
+        return f"{self.text}: {shown(self.at)}"
+
+
 class NotMapped(Exception):  # noqa: N818 - an answer
     """The mapping from statements to programs cannot be established."""
 
@@ -90,11 +101,15 @@ class Stage:
         return tuple(a.substitute(self.names(tag)) for a in self.store.index)
 
 
-def violated(nest: LoopNest, steps: Sequence[Step]) -> str | None:
-    """A dependence that the steps do not respect, or None; raises ``NotMapped`` and ``GaveUp``."""
+def violated(nest: LoopNest, steps: Sequence[Step]) -> Violation | None:
+    """A dependence that the steps do not respect, or None; raises ``NotMapped`` and ``GaveUp``.
+
+    It is a dependence of cells: where programs compute a value again, or do without one that is never used,
+    the computations may agree all the same.
+    """
     question = _Question(nest, steps)
     ways = question.ways()
-    found: str | None = None
+    found: Violation | None = None
     why: NotMapped | None = None
     for images in ways:
         try:
@@ -400,7 +415,7 @@ class _Question:
 
     # ------------------------------------------------------------------ dependences
 
-    def answer(self, images: Images) -> str | None:
+    def answer(self, images: Images) -> Violation | None:
         """A dependence that is not respected."""
         stored = {i.instance.write.name for some in images.values() for i in some
                   if i.reader is None and i.instance.write is not None}  # fmt: skip
@@ -597,7 +612,7 @@ def _pairs(s: Instance, t: Instance) -> Iterator[tuple[Cell, Cell, str]]:
                 yield a, b, "WAW" if first and second else "RAW" if first else "WAR"
 
 
-def _not_respected(p: Image, q: Image, a: Cell, b: Cell, kind: str) -> str | None:
+def _not_respected(p: Image, q: Image, a: Cell, b: Cell, kind: str) -> Violation | None:
     """Two instances that depend on one another and whose steps do not come in this order."""
     s, t = p.instance, q.instance
     if a.index is not None and b.index is not None and len(a.index) == len(b.index):
@@ -614,7 +629,7 @@ def _not_respected(p: Image, q: Image, a: Cell, b: Cell, kind: str) -> str | Non
             witness = find([*linked, *bad])
             if witness is not None:
                 plain = {n: v for n, v in witness.items() if "!" not in n and "~" not in n}
-                return f"{kind} on `{a.name}`: {shown(plain)}"
+                return Violation(f"{kind} on `{a.name}`", plain)
     return None
 
 
