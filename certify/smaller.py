@@ -5,11 +5,12 @@ after    for (i = 0; i < 4; i++) A[i] = B[3 - i];
 
 Neighbouring constants keep their distance.  All integer constants change alike, those of expressions, too, so
 that what was equal before may differ afterwards (a product that was folded): only agreement says something.
+At last every size is 2, and what may be a product of sizes the product of as many twos.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
@@ -37,6 +38,17 @@ def smaller(*values: object) -> Iterator[dict[int, int]]:
             at = max(out.values()) + 1 if apart else at
         if out:
             yield out
+    if every[-1:] > [3]:
+        yield {n: 2 ** _factors(n, every) for n in every if n >= 3}
+
+
+def _factors(n: int, known: Sequence[int]) -> int:
+    """Of how many sizes is it the product?  ``a[i * 2520 + j * 360 + …]`` has its strides folded."""
+    best = 1
+    for m in known:
+        if 3 <= m < n and n % m == 0 and n // m in known:
+            best = max(best, _factors(m, known) + _factors(n // m, known))
+    return best
 
 
 def _integers(x: object) -> Iterator[int]:
