@@ -34,19 +34,19 @@ from emit.kernel_text import (
     Place,
     VectorPrinter,
     Vectors,
+    product_text,
 )
 from emit.tile_text import Tile
 from lowering.lower import Loop, Nest, Pack, loop_range, size_name
 from mdh_core.expr import (
     Affine,
     Call,
-    Load,
     ScalarType,
     named_values,
     straight_line,
     walk,
 )
-from mdh_core.ir import Access, Store
+from mdh_core.ir import Access, Store, read_buffers
 
 PARALLEL_WORK = 1 << 15  # points below which threads cost more than they bring
 
@@ -62,6 +62,7 @@ class NestText(CellsText):
         super().__init__(nest, context, out)
         self.scope = nest.accumulate if self.function is not None else nest.tile
         self.began: dict[str, str] = {}  # where a thread's share of a dimension begins
+        self.masks: dict[str, str] = {}  # per buffer: bits that are 0 in addresses to write past the caches
         # a cell to which nothing contributes is stored all the same: by the local tile
         self.outer_rows = self.domain.positions if nest.results == "direct" else self.domain.rows
 
@@ -105,11 +106,45 @@ class NestText(CellsText):
     def _body(self) -> None:
         if self.nest.results == "parts":
             self._allocate_parts()
+        self._declare_masks()
         if self.prepared:
             self.prepare()
         self._level(0)
         if self.nest.results == "parts":
             self.every_cell(initial_only=False)
+
+    def _declare_masks(self) -> None:
+        """Outputs that are larger than the caches get whole vectors at aligned places past them."""
+        inner = self.nest.loops[self.scope :]
+        if not inner or inner[-1].role != "lanes" or self.context.cache is None:
+            return
+        cells = product_text([f"(double){size_name(d.name)}" for d in self.program.hom.dims_of("cc")])
+        for b in self.nest.past_caches:
+            if self._streamed(b, inner[-1]) is None:
+                continue
+            t = self.program.buffer(b).type
+            large = f"{cells}*sizeof({c_type(t)}) > {self.context.cache // 2}.0"
+            self.masks[b] = self.context.names.new(f"{b}_mask")
+            bits = f"{large} ? MDH_VECTOR_BYTES - 1 : (__UINTPTR_TYPE__)-1"
+            self.out.add(f"const __UINTPTR_TYPE__ {self.masks[b]} = {bits};")
+
+    def _streamed(self, buffer: str, lanes: Loop) -> Store | None:
+        """The store to a buffer, if it is one of whole vectors of every length that machines have."""
+        stores = [s for s in self.program.out.stores if s.buffer == buffer]
+        t, count = self.program.buffer(buffer).type, lanes.count or 0
+        if len(stores) != 1 or stores[0].at_last or self._store_stride(stores[0], lanes.dim) != 1:
+            return None
+        same = isinstance(t, ScalarType) and t.size == self.types[0].size
+        return stores[0] if same and count * t.size % 64 == 0 else None
+
+    def write_vector(self, s: Store, vectors: Vectors, text: str) -> None:
+        """One vector of a store's cells, at the current indices."""
+        t = vectors.unaligned(self.program.buffer(s.buffer).type)
+        target = self.context.subscript(s.buffer, s.index)
+        if s.buffer in self.masks:
+            self.out.add(f"MDH_STORE({t}, {self.masks[s.buffer]}, {target}, {text});")
+        else:
+            self.out.add(f"*({t} *)&{target} = {text};")
 
     # ------------------------------------------------------------------ loops before the local tile
 
@@ -180,7 +215,9 @@ class NestText(CellsText):
             if rows_whole != "0":
                 out.add(f"long {variable} = {start};")
                 self.context.at[d] = variable
-                with out.block(f"for (; {variable} + {size} <= {end}; {variable} += {size})"):
+                step = self._first_step(inner, vectors, start, size)
+                again = f"{variable} += {step}, {step} = {size}" if step else f"{variable} += {size}"
+                with out.block(f"for (; {variable} + {size} <= {end}; {again})"):
                     self._version(inner, full=True, vectors=vectors)
                 if own or not self.whole(loop, size):
                     with out.block(f"if ({variable} < {end})"):
@@ -192,6 +229,31 @@ class NestText(CellsText):
                 with out.block(f"for (long {again} = {start}; {again} < {end}; {again} += {size})"):
                     self._version(inner, full=False, vectors=None)
         self.context.at = before
+
+    def _first_step(
+        self, inner: tuple[Loop, ...], vectors: Vectors | None, start: str, size: int
+    ) -> str | None:
+        """The variable that makes the second tile of a row begin at an aligned place; None: not needed.
+
+        The first one overlaps it, so points must be free to be computed twice.
+        """
+        dim = self.nest.loops[self.scope - 1].dim
+        if vectors is None or vectors.dim != dim or not self.masks or not self._may_repeat_points():
+            return None
+        buffer, mask = next(iter(self.masks.items()))
+        s = self._streamed(buffer, inner[-1])
+        assert s is not None
+        at = self.context.at[dim]
+        self.context.at[dim] = start
+        place = f"(__UINTPTR_TYPE__)&{self.context.subscript(s.buffer, s.index)}"
+        self.context.at[dim] = at
+        step = self.context.names.new(f"{dim}_step")
+        t = c_type(self.program.buffer(buffer).type)
+        self.out.add(
+            f"long {step} = {mask} == MDH_VECTOR_BYTES - 1 ? (long)((-{place} & {mask})/sizeof({t})) : 0;",
+            f"if ({step} == 0) {step} = {size};",
+        )
+        return step
 
     @staticmethod
     def _conjunction(*conditions: str | None) -> str | None:
@@ -421,16 +483,13 @@ class NestText(CellsText):
         return self.program.fp == "exact" and self.function is not None and not self.function.exact
 
     def _may_repeat_points(self) -> bool:
-        """Whether computing a point twice changes nothing: a map that does not read what it writes."""
+        """Whether computing a cell twice changes nothing: at one visit, and nothing written is read."""
         program = self.program
-        if self.function is not None or any(s.at_last for s in program.out.stores):
+        if self.nest.results != "direct" or any(s.at_last for s in program.out.stores):
             return False
         if self.nest.packs:  # copies hold what the tile reads where it stands
             return False
-        written = {s.buffer for s in program.out.stores}
-        read = {a.buffer for a in program.inp.accesses}
-        read |= {n.buffer for s in program.out.stores for n in walk(s.value) if isinstance(n, Load)}
-        return not written & read
+        return not {s.buffer for s in program.out.stores} & read_buffers(program)
 
     def _shifted_tile(self, inner: tuple[Loop, ...], tiled: list[Loop], vectors: Vectors | None) -> None:
         """The last tile of a row is moved back to be whole, over cells that this thread computed before."""

@@ -148,6 +148,7 @@ def emit_openmp(request: KernelRequest) -> Kernel:
             scalars=[{"name": b.name, "type": _element(b)} for b in scalars],
             body=text.body.rows,
             keeps=any("MDH_KEEP(" in row for row in text.body.rows),
+            stores=any("MDH_STORE(" in row for row in text.body.rows),
         )
     )
     call = f"{request.name}({', '.join([*map(_argument, params), *(_address(b, written) for b in buffers)])})"
@@ -207,7 +208,7 @@ class _Body:
         allocations = [_temporary(t) for t in low.temporaries]
         with _unless_nothing_is_scanned(program, self.names, self.body):
             for stage in low.stages:
-                context = Context(stage.program, self.names)
+                context = Context(stage.program, self.names, cache=self.machine.l3)
                 if isinstance(stage, Nest):
                     NestText(stage, context, self.body).write()
                 elif isinstance(stage, HistogramNest):

@@ -486,9 +486,7 @@ class Tile:
                 for x, s in zip(texts, stores, strict=True)
             ]
         for s, text in zip(stores, texts, strict=True):
-            t = self.n.program.buffer(s.buffer).type
-            target = self.context.subscript(s.buffer, s.index)
-            self.out.add(f"*({self.vectors.unaligned(t)} *)&{target} = {text};")
+            self.n.write_vector(s, self.vectors, text)
 
     def _scalar_point(self, tail: bool) -> None:
         scalar = self.n.program.hom.scalar
@@ -686,10 +684,9 @@ class Tile:
                 t = n.program.buffer(s.buffer).type
                 if len(n.program.out.stores) > 1:
                     text = self._named_vector(text, t)
-                texts.append((s, t, text))
-            for s, t, text in texts:
-                target = self.context.subscript(s.buffer, s.index)
-                self.out.add(f"*({vectors.unaligned(t)} *)&{target} = {text};")
+                texts.append((s, text))
+            for s, text in texts:
+                n.write_vector(s, vectors, text)
         except NotVector:
             del self.out.rows[at:]
             return False

@@ -20,6 +20,7 @@ from lowering.facts import (
     thread_choices,
     vector_candidates,
     vector_length,
+    written_past,
 )
 from lowering.histogram import OneHot, one_hot
 from lowering.machine import Machine
@@ -128,6 +129,7 @@ def _seed(
     for b in input_buffers(f.program):
         if f.pw and packable(f, b):
             point[f"pack_{b}"] = packed.get(b, "no")
+    point |= dict.fromkeys((f"past_{b}" for b in written_past(f, machine)), 1)
     return _fitting(f, machine, point) if packed else point
 
 

@@ -17,7 +17,7 @@ from lowering.histogram import OneHot
 from lowering.machine import Machine
 from lowering.parameters import reassociates
 from mdh_core.expr import Affine, Binary, Call, Load, ScalarType, stmt_exprs, straight_line, walk
-from mdh_core.ir import Access, MdhProgram
+from mdh_core.ir import Access, MdhProgram, read_buffers
 from mdh_core.polytope import rows_of
 
 
@@ -159,6 +159,16 @@ def packable(f: Facts, buffer: str) -> bool:
 
 def vector_length(f: Facts, machine: Machine) -> int:
     return max(1, machine.vector_bytes // f.element)
+
+
+def written_past(f: Facts, machine: Machine) -> tuple[str, ...]:
+    """Outputs that are larger than the last cache, written once, in vectors, and not read."""
+    if f.ps or vector_candidates(f) == ("-",):
+        return ()
+    cells = math.prod(f.sizes[d] for d in f.cc)
+    outputs = dict.fromkeys(s.buffer for s in f.program.out.stores if not s.at_last)
+    large = (b for b in outputs if cells * f.program.buffer(b).type.size > machine.l3 // 2)
+    return tuple(b for b in large if b not in read_buffers(f.program))
 
 
 def row_dims(f: Facts) -> tuple[str, ...]:

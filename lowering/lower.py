@@ -47,6 +47,7 @@ from mdh_core.ir import (
     OutputView,
     ScalarFunction,
     Store,
+    read_buffers,
 )
 
 TILE_POINTS = 2048  # at most this many points of a register tile are written out
@@ -95,6 +96,7 @@ class Nest:
     threads     loops[threads[0]:threads[1]] are run by different threads (empty range: none)
     tile        loops[tile:] have constant trip counts and are written out
     accumulate  from loops[accumulate] inwards results live in a local tile
+    past_caches outputs that are written past the caches where they are larger than these
     results     "direct": a cell is finished inside the local tile
                 "in place": unfinished cells are kept in the output buffer between visits
                 "parts": unfinished cells are kept in temporaries, one set per part that threads combine
@@ -107,6 +109,7 @@ class Nest:
     accumulate: int
     packs: tuple[Pack, ...]
     results: str
+    past_caches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,7 +419,12 @@ def _nest(program: MdhProgram, phase: _Phase, c: Configuration, machine: Machine
     accumulate = _accumulate_from(program, loops, threads[1], c)
     packs = _packs(program, loops, threads, c, machine)
     nest = Nest(program, tuple(loops), threads, tile, accumulate, packs, "direct")
-    return replace(nest, results=_results(nest))
+    nest = replace(nest, results=_results(nest))
+    read = read_buffers(program)
+    # a cell that is read again, or visited again, had better stay in a cache
+    written = {s.buffer for s in program.out.stores}  # of this stage
+    past = tuple(b for b in c.past_caches if nest.results == "direct" and b in written - read)
+    return replace(nest, past_caches=past)
 
 
 def _bind_threads(loops: list[Loop]) -> tuple[list[Loop], tuple[int, int]]:

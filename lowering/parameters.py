@@ -17,6 +17,9 @@
     R3   output_memory       buffer, level -> region          where partial results live
     R4   output_layout       buffer, level -> permutation
 
+``past_caches`` refines R3: output buffers whose finished cells go to memory past the caches, where the
+buffer is larger than the last of them (the caches stand for no region of their own on the way out).
+
 A *level* ``(l, d)`` is partitioning layer ``l`` (0 .. L-1, outermost first) of dimension ``d`` (0 .. D-1,
 in the order of the md_hom); an *ASM level* ``(a, x)`` is layer ``a`` of the system model with
 arrangement dimension ``x``.  A region is the index of a memory layer.  Per-level tables are indexed
@@ -64,6 +67,7 @@ class Configuration:
     recompose_assign: tuple[tuple[AsmLevel, ...], ...]
     output_memory: tuple[tuple[str, Table], ...]
     output_layout: tuple[tuple[str, LayoutTable], ...]
+    past_caches: tuple[str, ...] = ()
 
     def part_size(self, level: Level) -> int:
         """Elements of dimension d in one part of the level."""
@@ -108,6 +112,7 @@ def make(
     assign: tuple[tuple[AsmLevel, ...], ...] | None = None,
     memory: Mapping[str, tuple[int, Level, Layout]] | None = None,
     accumulate_from: Level | None = None,
+    past_caches: tuple[str, ...] = (),
 ) -> Configuration:
     """A fused configuration from the few choices that matter most.
 
@@ -163,6 +168,7 @@ def make(
         assign,
         tuple((b, region_table(inner, accumulate_from)) for b in outs),
         tuple((b, layout_table(b, plain_out[b], None)) for b in outs),
+        past_caches,
     )
 
 
@@ -347,6 +353,7 @@ def random_configuration(
             assigns[2],
             tuple((b, regions()) for b in outs),
             tuple((b, layouts(b)) for b in outs),
+            tuple(b for b in outs if rng.random() < 0.4),
         )
         if why_not_legal(c, program, model) is None:
             return c
@@ -372,4 +379,5 @@ def from_json(data: Mapping[str, Any]) -> Configuration:
             return tuple((name, tuples(v)) for name, v in value.items())
         return tuple(map(tuples, value)) if isinstance(value, list | tuple) else value
 
-    return Configuration(**{field: tuples(data[field]) for field in Configuration.__dataclass_fields__})
+    known = (field for field in Configuration.__dataclass_fields__ if field in data)
+    return Configuration(**{field: tuples(data[field]) for field in known})

@@ -12,6 +12,7 @@ in; everything else is a choice.
     block_<d>     elements of a block; 0 for a reduced dimension that is not blocked
     order         number of the order of the tile loops
     pack_<b>      "no", "block" or "panel": whether an input's tile is copied, and how much at once
+    past_<b>      1: an output that is larger than the last cache is written past it
 
 Layers of the model OpenMP+REG+SIMD: 0 blocks, 1 unused, 2 tiles inside a block, 3 points of a reduced
 dimension inside a block, 4 the register tile, 5 lanes.
@@ -31,6 +32,7 @@ from lowering.parameters import (
     Level,
     input_buffers,
     make,
+    output_buffers,
 )
 from mdh_core.ir import Access, MdhProgram
 
@@ -113,6 +115,7 @@ def configuration_of(f: Facts, machine: Machine, point: Point) -> Configuration:
         tuple(assign),
         memory,
         start if column else None,
+        tuple(b for b in output_buffers(f.program) if point.get(f"past_{b}", 0)),
     )
 
 

@@ -21,6 +21,7 @@ from lowering.facts import (
     thread_choices,
     vector_candidates,
     vector_length,
+    written_past,
 )
 from lowering.histogram import one_hot
 from lowering.machine import Machine
@@ -95,6 +96,7 @@ def _space(f: Facts, machine: Machine) -> Space:
     for b in input_buffers(f.program):
         if f.pw and packable(f, b) and not f.ps:
             parameters.append((f"pack_{b}", ("no", "block", "panel")))
+    parameters += [(f"past_{b}", (0, 1)) for b in written_past(f, machine)]
     return Space(tuple(parameters), tuple(restrictions))
 
 

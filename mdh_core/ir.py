@@ -61,6 +61,8 @@ from mdh_core.expr import (
     Stmt,
     Type,
     as_affine,
+    stmt_exprs,
+    walk,
 )
 from mdh_core.source import NO_SPAN, Span
 
@@ -251,6 +253,16 @@ def keeps_if_empty(store: Store, initial: Sequence[Expr | None]) -> bool:
     if not isinstance(start, Load) or start.buffer != store.buffer:
         return False
     return tuple(as_affine(i) for i in start.index) == store.index
+
+
+def read_buffers(program: MdhProgram) -> set[str]:
+    """Buffers that a program reads: as operands, at computed indices, as initial or stored values."""
+    scalar = program.hom.scalar
+    exprs = (*scalar.results, *stmt_exprs(scalar.body), *(s.value for s in program.out.stores))
+    exprs += tuple(e for e in program.out.initial if e is not None)
+    return {a.buffer for a in program.inp.accesses} | {
+        n.buffer for e in exprs for n in walk(e) if isinstance(n, Load)
+    }
 
 
 def programs_of(steps: Iterable[Step]) -> Iterator[MdhProgram]:

@@ -47,7 +47,7 @@ def _case(p: MdhProgram, rng: random.Random, kind: str, params: dict) -> tuple[C
         sized = _with_constant_sizes(sized, known)
     values = {**params, **extra}
     sizes = (sized.sizes(integers(values)),)
-    machine = GENERIC
+    machine = replace(GENERIC, l3=rng.choice((GENERIC.l3, 0)))  # 0: outputs are larger than the caches
     if kind == "default":
         point = default_point((sized,), machine, sizes)
         (c,) = configuration_at((sized,), machine, sizes, point)
@@ -60,7 +60,7 @@ def _case(p: MdhProgram, rng: random.Random, kind: str, params: dict) -> tuple[C
                 break
         (c,) = configuration_at((sized,), machine, large, point)
     else:
-        machine = replace(GENERIC, model=rng.choice((OPENMP, OPENMP_L3_SIMD, OPENMP_REG_SIMD)))
+        machine = replace(machine, model=rng.choice((OPENMP, OPENMP_L3_SIMD, OPENMP_REG_SIMD)))
         c = random_configuration(rng, sized, machine.model)
     return Case(sized, c, values, buffers, machine), expected
 
@@ -137,6 +137,36 @@ def test_domains_around_vectors_and_blocks(flags: tuple[str, ...], tmp_path: Pat
                       for q, v in zip(p.params, small_params(p).values(), strict=True)}  # fmt: skip
             cases.append(_case(p, rng, kind, params))
     _check(cases, tmp_path, flags=flags)
+
+
+@pytest.mark.parametrize(
+    ("compiler", "flags"),
+    [("gcc", FLAGS), ("gcc", (*SANITIZERS, "-march=native")), *((c, WIDE) for c in COMPILERS)],
+)
+def test_stores_past_the_caches(compiler: str, flags: tuple[str, ...], tmp_path: Path) -> None:
+    """Rows that begin and end anywhere, shorter than a vector or the first step of a row."""
+    rng = random.Random(11)
+    machine = replace(GENERIC, l3=0)
+    cases, past = [], 0
+    for name, rows in (("jacobi1d", {}), ("jacobi2d", {"rows_i": 1}), ("conv2d", {"rows_p": 2})):
+        p = EVERYTHING[name]
+        dim = p.hom.dims_of("cc")[-1].name
+        for n in (1, 16, 17, 31, 47, 70):
+            params = {q.name: n if isinstance(v, int) else v
+                      for q, v in zip(p.params, small_params(p).values(), strict=True)}  # fmt: skip
+            if name == "conv2d":
+                params |= {k: 3 for k in params if k in ("R", "S")}
+            case, expected = _case(p, rng, "default", params)
+            sizes = (case.program.sizes(integers(case.params)),)
+            point = default_point((case.program,), machine, sizes)
+            out = p.out.stores[0].buffer
+            point |= {"vector": dim, "lanes": 16, f"past_{out}": 1, f"block_{dim}": 48, **rows}
+            (c,) = configuration_at((case.program,), machine, sizes, point)
+            cases.append((replace(case, configuration=c, machine=machine), expected))
+            kernel = emit_openmp(KernelRequest("k", name, (case.program,), (c,), machine))
+            past += "MDH_STORE(" in kernel.text.split("static int k")[1]
+    assert past >= 14
+    _check(cases, tmp_path, compiler=compiler, flags=flags)
 
 
 def test_operands_that_slide(tmp_path: Path) -> None:
