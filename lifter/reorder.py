@@ -13,7 +13,7 @@ the order of dependent statements, so that what comes out, run as plain loops, i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product, takewhile
@@ -661,17 +661,35 @@ def _split(body: Sequence[NestStmt], at: dict[str, Affine], normal: NormalNest, 
             continue
         inner = _split(s.body, at, normal, names)
         place = at.get(s.iterator)
-        if place is None or abs(s.step) != 1:
-            out.append(replace(s, body=inner))
-        else:
-            out += _three(s, inner, place, normal, names)
+        pieces = None
+        if place is not None and abs(s.step) == 1:
+            pieces = _three(s, inner, place, normal, names)
+        out += [replace(s, body=inner)] if pieces is None else pieces
     return tuple(out)
 
 
-def _three(s: Loop, inner: Body, place: Affine, normal: NormalNest, names: Names) -> list[NestStmt]:
+def _of_iterators(a: Affine, axes: Mapping[str, Axis]) -> Affine | None:
+    """A value over axes, which count from 0, as one over the iterators, which have the same names."""
+    for name in a.names & axes.keys():
+        if abs(axes[name].step) != 1:
+            return None
+    values: dict[str, Affine] = {}
+    for name in a.names & axes.keys():
+        lower = _of_iterators(axes[name].lower, axes)
+        if lower is None:
+            return None
+        values[name] = (Affine.of(name) - lower) * axes[name].step
+    return a.substitute(values)
+
+
+def _three(
+    s: Loop, inner: Body, place: Affine, normal: NormalNest, names: Names
+) -> list[NestStmt] | None:
     """The iterations before ``place`` (of the axis), at it, and behind it."""
     axis = normal.axes[s.iterator]
-    value = axis.lower + place * axis.step  # of the iterator, at the plane
+    value = _of_iterators(axis.lower + place * axis.step, normal.axes)  # of the iterator, at the plane
+    if value is None:
+        return None
     e = affine_expr(value)
     i: Expr = Var(s.iterator, s.type)
     i = i if s.type == INT64 else Cast(i, INT64)
@@ -679,6 +697,9 @@ def _three(s: Loop, inner: Body, place: Affine, normal: NormalNest, names: Names
     within = [Constraint(place), Constraint(axis.size.span - 1 - place)]
     within += [c.substitute({axis.name: place}) for c in axis.constraints]
     open_ = [c for c in within if satisfiable([*normal.context, Constraint(-c.value - 1)])]
+    tests = [t for c in open_ if (t := _of_iterators(c.value, normal.axes)) is not None]
+    if len(tests) < len(open_):
+        return None
     whole = replace(s, body=inner)
     if not open_:
         first = replace(whole, upper=point)
@@ -688,9 +709,8 @@ def _three(s: Loop, inner: Body, place: Affine, normal: NormalNest, names: Names
         first = replace(whole, body=tuple(Inwards().guarded(inner, Binary(before, i, e, INT32))))
         last = replace(whole, body=tuple(Inwards().guarded(inner, Binary(behind, i, e, INT32))))
     middle: Sequence[NestStmt] = map_tree(inner, lambda x: _at_once(x, {s.iterator: point}))
-    for c in open_:
-        test = Binary(">=", affine_expr(c.value), Const(0, INT64), INT32)
-        middle = Inwards().guarded(middle, test)
+    for value in tests:
+        middle = Inwards().guarded(middle, Binary(">=", affine_expr(value), Const(0, INT64), INT32))
     return [*names.fresh((first,)), *names.fresh(middle), *names.fresh((last,))]
 
 
