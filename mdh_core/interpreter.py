@@ -16,7 +16,8 @@ Empty dimensions.  Nothing is stored where a ``cc`` dimension is empty, and noth
 needs an index of an empty ``ps`` dimension.  Where a ``pw`` dimension is empty, the result is ``initial``;
 the final value (``at_last``) of an empty ``ps`` dimension is ``initial``, too.  A store whose value
 needs a component that has no value then (no ``initial``) does not take place, and neither does one that
-would give a cell its own value (``C[i] += …``: where the loop does not run, there need not be a cell).
+would give a cell its own value (``C[i] += …``: where the loop does not run, there need not be a cell; and
+``C[i] = c ? x : C[i]`` where ``c`` does not hold).
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from mdh_core.expr import (
 from mdh_core.ir import Access, HostLoop, MdhProgram, Sequential, Step, Store, keeps_if_empty
 from mdh_core.polytope import Box, reach
 
+_UNTOUCHED: Value = ()  # what a cell that does not exist holds: no number, so that nothing computes with it
 Index = tuple[int, ...]
 Values = tuple[Value, ...]  # one per component
 
@@ -268,7 +270,7 @@ class ProgramRun:
             return Mda(sets, {})
         point = self.named(i)
         accesses = self.program.inp.accesses
-        value = self.scalar(i, lambda k: self.read(accesses[k].buffer, accesses[k].index, point))
+        value = self.scalar(i, lambda k: self.operand(accesses[k], point))
         return Mda(sets, {tuple(s[0] for s in sets): value})
 
     def scalar(self, i: Index, operand: Callable[[int], Value]) -> Values:
@@ -288,6 +290,15 @@ class ProgramRun:
 
     def read(self, buffer: str, index: tuple[Affine, ...], point: dict[str, int]) -> Value:
         return self.old[buffer][tuple(a.evaluate(point) for a in index)]
+
+    def operand(self, a: Access, point: dict[str, int]) -> Value:
+        """A read; the cell of a store may be missing where the store would leave it as it was."""
+        try:
+            return self.read(a.buffer, a.index, point)
+        except EvaluationError:
+            if all((s.buffer, s.index) != (a.buffer, a.index) for s in self.program.out.stores):
+                raise
+            return _UNTOUCHED
 
     def env(self, i: Index) -> Env:
         named: dict[str, Value | None] = {**self.params, **dict(zip(self.names, i, strict=True))}
@@ -374,6 +385,8 @@ class ProgramRun:
             return None
         env = self.env(i)
         env.result = lambda c: _present(components[c])
+        if store.plain is not None and components[store.plain] is _UNTOUCHED:
+            return None
         return convert_to(evaluate(store.value, env), self.program.buffer(store.buffer).type)
 
     def with_initial(self, i: Index, value: Values | None) -> tuple[Value | None, ...]:
