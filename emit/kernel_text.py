@@ -15,11 +15,13 @@ from emit.c_text import Printer, affine_text, c_type
 from mdh_core.combine import CombineFunction
 from mdh_core.expr import (
     COMPARISONS,
+    INT32,
     LOGICAL,
     Affine,
     Binary,
     Call,
     Cast,
+    Const,
     Expr,
     Load,
     Operand,
@@ -362,11 +364,14 @@ class VectorPrinter:
         self.vectors = vectors
         self.results = results or {}
         self.variables = dict(variables or {})  # vector-valued variables (l0, r0, ...)
+        self.named: dict[Expr, str] = {}  # expressions that have been computed as vectors
 
     def varies(self, e: Expr) -> bool:
         """Whether lanes may hold different values of ``e``."""
         dim = self.vectors.dim
         for n in walk(e):
+            if n in self.named:
+                return True
             match n:
                 case Var(name=name) if name == dim or name in self.variables:
                     return True
@@ -418,9 +423,13 @@ class VectorPrinter:
         return f"({{ {t} {lanes}; {loop} {lanes}[{lane}] = {text}; {lanes}; }})"
 
     def _vector(self, e: Expr) -> str:
+        if e in self.named:
+            return self.named[e]
         match e:
             case Var(name=name) if name in self.variables:
                 return self.variables[name]
+            case Var(name=name) if name == self.vectors.dim:
+                return self._lane_by_lane(e)
             case Result(component=c) if c in self.results:
                 return self.results[c]
             case Operand(access=k) if k in self.operands:
@@ -463,16 +472,21 @@ class VectorPrinter:
         m = self.context.names.new("m")
         if not self.varies(cond):
             raise NotVector
-        mask, width = self._mask(cond)
-        if width != t.bits:
-            mask = f"__builtin_convertvector({mask}, {mask_type})"
+        mask = self.as_wide(self.mask(cond), t.bits)
         x, y = self.vector(then), self.vector(other)
         return (
             f"({{ const {mask_type} {m} = {mask}; ({self.vectors.type(t)})"
             f"(({m} & ({mask_type}){x}) | (~{m} & ({mask_type}){y})); }})"
         )
 
-    def _mask(self, e: Expr) -> tuple[str, int]:
+    def as_wide(self, mask: tuple[str, int], bits: int) -> str:
+        """A mask for values of another width."""
+        text, width = mask
+        if width == bits:
+            return text
+        return f"__builtin_convertvector({text}, {self.vectors.mask(ScalarType('', 'int', bits))})"
+
+    def mask(self, e: Expr) -> tuple[str, int]:
         """A comparison in all lanes: -1 or 0 in integers as wide as what is compared."""
         match e:
             case Binary(op=op, a=a, b=b) if op in COMPARISONS:
@@ -480,12 +494,15 @@ class VectorPrinter:
                 text = f"({self.vector(a)} {op} {self.vector(b)})"
                 return f"({self.vectors.mask(a.type)}){text}", a.type.bits
             case Binary(op="&&" | "||" as op, a=a, b=b):
-                (x, w), (y, v) = self._mask(a), self._mask(b)
-                if w != v:
-                    raise NotVector
-                return f"(({x}) {op[0]} ({y}))", w
+                one, other = self.mask(a), self.mask(b)
+                w = max(one[1], other[1])
+                return f"(({self.as_wide(one, w)}) {op[0]} ({self.as_wide(other, w)}))", w
             case Unary(op="!", a=a):
-                x, w = self._mask(a)
+                x, w = self.mask(a)
                 return f"(~({x}))", w
+            case Cast(a=Binary(op=op) as a) if op in COMPARISONS | LOGICAL:
+                return self.mask(a)
+            case _ if isinstance(e.type, ScalarType) and e.type.kind != "bool":
+                return self.mask(Binary("!=", e, Const(0.0 if e.type.is_float else 0, e.type), INT32))
             case _:
                 raise NotVector

@@ -36,6 +36,7 @@ from emit.kernel_text import (
     Vectors,
     product_text,
 )
+from emit.masked_text import MaskedText
 from emit.tile_text import Tile
 from lowering.lower import Loop, Nest, Pack, loop_range, size_name
 from mdh_core.expr import (
@@ -47,6 +48,7 @@ from mdh_core.expr import (
     walk,
 )
 from mdh_core.ir import Access, Store, read_buffers
+from mdh_core.lanes import has_masked_form, widest
 
 PARALLEL_WORK = 1 << 15  # points below which threads cost more than they bring
 
@@ -134,7 +136,7 @@ class NestText(CellsText):
         t, count = self.program.buffer(buffer).type, lanes.count or 0
         if len(stores) != 1 or stores[0].at_last or self._store_stride(stores[0], lanes.dim) != 1:
             return None
-        same = isinstance(t, ScalarType) and t.size == self.types[0].size
+        same = isinstance(t, ScalarType) and t.size == self.lane_bytes
         return stores[0] if same and count * t.size % 64 == 0 else None
 
     def write_vector(self, s: Store, vectors: Vectors, text: str) -> None:
@@ -540,8 +542,8 @@ class NestText(CellsText):
             or last.size != 1
             or last.count is None
             or not isinstance(t, ScalarType)
-            or not (_power_of_two(last.count) or last.count % (64 // t.size) == 0)
-            or not straight_line(self.program.hom.scalar.body)
+            or not (_power_of_two(last.count) or last.count % (64 // self.lane_bytes) == 0)
+            or not (straight_line(body := self.program.hom.scalar.body) or has_masked_form(body))
             or any(a.conditional for a in self.program.inp.accesses)
         ):
             return None
@@ -557,10 +559,20 @@ class NestText(CellsText):
             return None
         return vectors
 
+    @property
+    def lane_bytes(self) -> int:
+        """Bytes of one lane: of the first component, or of the widest value of a function with branches."""
+        body = self.program.hom.scalar.body
+        return max(self.types[0].size, 1 if straight_line(body) else widest(body))
+
     def _try_vectors(self, vectors: Vectors) -> None:
         """Raises NotVector if the scalar function, the operator or a store has no vector form."""
         printer = VectorPrinter(self.context, vectors)
-        for name, t, value in named_values(self.program.hom.scalar.body):
+        body = self.program.hom.scalar.body
+        if not straight_line(body):
+            MaskedText(printer, Lines()).write(body)
+            body = ()
+        for name, t, value in named_values(body):
             vectors.type(t)
             printer.vector(value)
             if printer.varies(value):

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from emit.c_text import c_type, constant
 from emit.kernel_text import NotVector, VectorPrinter, Vectors, repeats_right
+from emit.masked_text import MaskedText
 from emit.sliding_text import sliding, write_sliding
 from lowering.domains import Rows
 from lowering.lower import Loop
@@ -31,6 +32,7 @@ from mdh_core.expr import (
     Type,
     Var,
     named_values,
+    straight_line,
 )
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ class Tile:
         self._points_setup()
         if self.vectors:
             assert self.lanes is not None and self.lanes.count is not None
-            width = f"MDH_VECTOR_BYTES / {self.types[0].size}"
+            width = f"MDH_VECTOR_BYTES / {self.n.lane_bytes}"
             lanes, count = self.vectors.lanes, self.lanes.count
             names = f"enum {{ {lanes} = {width} < {count} ? {width} : {count}, "
             names += f"vectors_{self.vectors.suffix} = {count} / {lanes} }};"
@@ -453,7 +455,11 @@ class Tile:
         """``operands``: vectors that are loaded already, by the number of their access."""
         assert self.vectors is not None
         printer = VectorPrinter(self.context, self.vectors, operands=operands)
-        for name, t, value in named_values(self.n.program.hom.scalar.body):
+        body = self.n.program.hom.scalar.body
+        if not straight_line(body):
+            MaskedText(printer, self.out).write(body)
+            body = ()
+        for name, t, value in named_values(body):
             if printer.varies(value):
                 self.out.add(f"const {self.vectors.type(t)} {name} = {printer.vector(value)};")
                 printer.variables[name] = name

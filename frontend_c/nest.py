@@ -21,7 +21,7 @@ from frontend_c.loops import HELP, Head, head, leaves, leaves_after_all, uncast,
 from frontend_c.members import assigned_members, cell, member, pointer_reachable, reachable
 from frontend_c.parsing import Node, c_ast, first_token, walk_nodes
 from frontend_c.scopes import Surroundings, Variable, dead_after, enumerator_value
-from frontend_c.statements import Names, Out, Statements, assigned_names
+from frontend_c.statements import Names, Out, Statements, assigned_names, assigned_outside
 from frontend_c.tracking import (
     At,
     Known,
@@ -106,7 +106,7 @@ class NestReader(Statements):
         self.called: dict[str, None] = {}
         self.outer: dict[str, Binding] = {}  # by spelling
         self.loops = 0
-        self.assigned = assigned_names(nest)
+        self.assigned = assigned_outside(nest)
         self.for_targets = _for_targets(nest)
         self.extents = Extents(self)
         self.tracker = Tracker(self, counters(nest), dict(given_up))

@@ -354,14 +354,39 @@ def assigned_names(node: Node) -> dict[str, list[int]]:
     """Variables that are assigned, counted or whose address is taken below a node, with the tokens."""
     out: dict[str, list[int]] = {}
     for n in walk_nodes(node):
-        if isinstance(n, c_ast.Assignment):
-            target = n.lvalue
-        elif isinstance(n, c_ast.UnaryOp) and n.op in ("++", "--", "p++", "p--", "&"):
-            target = n.expr
-        else:
-            continue
-        while isinstance(target, c_ast.StructRef) and target.type == ".":
-            target = target.name
-        if isinstance(target, c_ast.ID):
+        target = _assigned(n)
+        if target is not None:
             out.setdefault(target.name, []).append(first_token(target) or 0)
     return out
+
+
+def assigned_outside(node: Node) -> dict[str, list[int]]:
+    """The same of variables that are declared around the node; inner ones may have their names."""
+    out: dict[str, list[int]] = {}
+    _collect(node, set(), out)
+    return out
+
+
+def _collect(node: Node, own: set[str], out: dict[str, list[int]]) -> None:
+    """``own``: names declared in the open blocks; a declaration adds to them."""
+    target = _assigned(node)
+    if target is not None and target.name not in own:
+        out.setdefault(target.name, []).append(first_token(target) or 0)
+    inner = set(own) if isinstance(node, c_ast.Compound | c_ast.For) else own
+    for _, child in node.children():
+        _collect(child, inner, out)
+    if isinstance(node, c_ast.Decl) and node.name:
+        own.add(node.name)
+
+
+def _assigned(n: Node) -> Node | None:
+    """The variable that an expression assigns or counts, or whose address it takes."""
+    if isinstance(n, c_ast.Assignment):
+        target = n.lvalue
+    elif isinstance(n, c_ast.UnaryOp) and n.op in ("++", "--", "p++", "p--", "&"):
+        target = n.expr
+    else:
+        return None
+    while isinstance(target, c_ast.StructRef) and target.type == ".":
+        target = target.name
+    return target if isinstance(target, c_ast.ID) else None

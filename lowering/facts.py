@@ -18,6 +18,7 @@ from lowering.machine import Machine
 from lowering.parameters import reassociates
 from mdh_core.expr import Affine, Binary, Call, Load, ScalarType, stmt_exprs, straight_line, walk
 from mdh_core.ir import Access, MdhProgram, read_buffers
+from mdh_core.lanes import has_masked_form, widest
 from mdh_core.polytope import rows_of
 
 
@@ -52,8 +53,9 @@ class Facts:
 
     @property
     def element(self) -> int:
-        """Bytes of the first component."""
-        return self.program.component_types[0].size
+        """Bytes of the first component, or of the widest value of a function with branches."""
+        first, body = self.program.component_types[0].size, self.program.hom.scalar.body
+        return first if straight_line(body) else max(first, widest(body))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -96,7 +98,8 @@ def _store_strides(f: Facts, dim: str) -> list[int | None]:
 
 def _has_vector_form(f: Facts) -> bool:
     p = f.program
-    if not straight_line(p.hom.scalar.body) or any(a.conditional for a in p.inp.accesses):
+    body = p.hom.scalar.body
+    if not (straight_line(body) or has_masked_form(body)) or any(a.conditional for a in p.inp.accesses):
         return False
     if not all(isinstance(t, ScalarType) and t.kind != "bool" for t in p.component_types):
         return False

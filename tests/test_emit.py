@@ -91,6 +91,48 @@ def _params(p: MdhProgram, rng: random.Random) -> dict:  # type: ignore[type-arg
     return params
 
 
+LANES = {
+    "collatz": """int v = a[i], m = 0;
+        while (v > 1 && m < 60) { if (v & 1) v = 3 * v + 1; else v = v >> 1; m++; }
+        out[i] = m;""",
+    "newton": """double x = a[i] + 0.5, y = x; int m = 0;
+        while (m < 20) { double e = x * x - 2.0; if (e < 0.0) e = -e; if (e < 1e-9) { m = 99; } else { x = 0.5 * (x + y); y = x - e; m += 1; } }
+        out[i] = m;""",
+    "nested": """int m = 0, k = a[i];
+        while (k > 0) { int j = 0; while (j < k && m < 40) { m += 2; j++; } k -= 3; }
+        out[i] = m + i;""",
+    "branches": """double r; int k = a[i]; if (k < 3) { r = 1.5; if (k < 1) r = r + k; } else r = 2.0 * k;
+        out[i] = (int)r;""",
+}
+
+
+@pytest.mark.parametrize("name", LANES)
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_lanes_that_branch(compiler: str, name: str, tmp_path: Path) -> None:
+    """Neighbouring points go different ways, and each lane ends with its own."""
+    text = f"void f(int n, int *restrict a, int *restrict out)\n{{\n#pragma mdh\n    for (int i = 0; i < n; i++) {{ {LANES[name]} }}\n}}\n"
+    nest = read(SourceFile("f.c", text.encode()), CompileCommand(directory=str(tmp_path))).nests[0]
+    (p,) = lift(nest).programs
+    rng = random.Random(name)
+    cases, vectors = [], 0
+    for n in (1, 8, 9, 16, 40, 67):
+        params = {q.name: n for q in p.params}
+        case, _ = _case(p, rng, "default", params)
+        for b in case.buffers.values():
+            b.data[:] = [rng.randrange(-3, 60) for _ in b.data]
+        expected = copy_of(case.buffers)
+        run(p, params, expected)
+        sizes = (case.program.sizes(integers(case.params)),)
+        for lanes in (8, 32):
+            point = default_point((case.program,), GENERIC, sizes) | {"vector": "i", "lanes": lanes, "block_i": 32}
+            (c,) = configuration_at((case.program,), GENERIC, sizes, point)
+            cases.append((replace(case, configuration=c, buffers=copy_of(case.buffers)), copy_of(expected)))
+            kernel = emit_openmp(KernelRequest("k", "f", (case.program,), (c,), GENERIC)).text
+            vectors += "__attribute__((vector_size" in kernel
+    assert vectors >= 6
+    _check(cases, tmp_path, compiler=compiler, flags=(*WIDE, "-ffp-contract=off"))
+
+
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("kind", ["default", "space", "random"])
 def test_catalogue(compiler: str, kind: str, tmp_path: Path) -> None:

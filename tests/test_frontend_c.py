@@ -1309,6 +1309,14 @@ def test_bounds_that_change_in_the_loop():
     assert codes(code) == ["MDH202"]
 
 
+def test_a_variable_of_the_body_may_have_the_name_of_a_bound():
+    code = "void f(int *y, int n)\n{\n#pragma mdh\nfor (int i = 0; i < n; i++) { int n = y[i]; n++; y[i] = n; }\n}"
+    one = nest(code)
+    assert one.body[0].upper == Var("n", INT32) and one.body[0].body[0].name != "n"
+    assert codes(code.replace("int n = y[i]; n++", "{ int n = y[i]; n++; y[i] = n; } n++")) == ["MDH202"]
+    assert codes(code.replace("int n = y[i]; n++", "n++; int n = y[i]; n++")) == ["MDH202"]
+
+
 def test_a_static_table_has_its_length():
     code = """
 static const float w[] = {1, 2, 1};
