@@ -1,197 +1,144 @@
-"""``python -m benchmarks [CASE...]``: original, naive OpenMP and mdh-lift, interleaved, against the limits.
+"""``python -m benchmarks [CASE...]``: every case against its limit, the original and its peers.
 
-For every case a nest of the corpus is compiled four ways with the same flags (``-O3 -march=native``):
-
-    original   as written, serial
-    naive      the same with ``#pragma omp parallel for`` before the outermost loop
-    default    mdh-lift, the cost model's choice
-    tuned      mdh-lift after a search with the given budget
-
-All four are timed in turn, ``--rounds`` times, each in its own process on the same inputs; medians are
-printed, and the share of the machine's measured read bandwidth or FMA peak (``limits.py``).
+Peers: the original (serial), naive OpenMP, Polly, Numba, TVM, Halide, PyTorch, OpenBLAS (also with its
+AVX-512 kernels), MKL, and mdh-lift by default and tuned.  Each runs in a process of its own on the same
+inputs; the processes are asked in turn, ``--rounds`` times, and medians are printed.  Results are compared
+with the original's; a peer with wrong ones is not timed.  A peer that is not installed, or has nothing for a
+case, is a dash.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
+from benchmarks.cases import CASES, DEFAULT, GROUPS, Case
+from benchmarks.compiled import Missing
 from benchmarks.limits import Limits, measure_limits
-from frontend_c.preprocess import CompileCommand
-from lowering.space import tuning_space
-from mdh_lift import improve, pipeline
-from mdh_lift.config import Config
-from tuning.budget import parse_budget
-from tuning.harness import Candidate
-from tuning.measure import median, run_bench
+from benchmarks.plot import chart
+from benchmarks.run import ALWAYS, PEERS, PYTHON, Row, Settings, run_case
 
-CORPUS = Path(__file__).parent.parent / "corpus"
+OWN = ("default", "tuned")
+_SAID = ("wrong", "slow", "declined", "failed")  # what is more than a dash
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A nest of the corpus at one size.
-
-    defines   macros of the file; sizes: values of the nest's integer variables
-    clause    of the naive directive (a reduction, where the outermost loop is one)
-    work      operations; traffic: bytes that must be moved; the nearer limit of the two counts
-    """
-
-    name: str
-    source: str
-    function: str
-    sizes: dict[str, int]
-    work: float
-    traffic: float
-    defines: tuple[str, ...] = ()
-    clause: str = ""
-    label: str = "0"
-    type: str = "float"
-
-
-def _cube(n: int) -> tuple[str, ...]:
-    return (f"-DM={n}", f"-DN={n}", f"-DK={n}")
-
-
-_CCSDT = {"na": 24, "nb": 16, "nc": 16, "nd": 16, "ne": 24, "nf": 16, "ng": 24}
-CASES = [
-    Case("dot_2^24", "dot.c", "dot", {"n": 1 << 24}, 2 * 2**24, 8 * 2**24, clause=" reduction(+:sum)"),
-    Case("matvec_4096", "matvec.c", "matvec", {"n": 4096, "k_max": 4096}, 2 * 4096**2, 4 * 4096**2),
-    Case("matmul_1024", "matmul.c", "matmul", {}, 2 * 1024**3, 12 * 1024**2, _cube(1024)),
-    Case("jacobi3d_256", "jacobi3d.c", "jacobi3d", {"n1": 254, "n2": 254, "n3": 254},
-         7 * 254**3, 4 * (256**3 + 254**3)),
-    Case("conv2d_4096", "conv2d.c", "conv2d", {"rows": 4096, "cols": 4096, "frows": 5, "fcols": 5},
-         50 * 4096**2, 4 * (4100**2 + 4096**2), label="conv"),
-    Case("matmul_1000", "matmul.c", "matmul", {}, 2 * 1000**3, 12 * 1000**2, _cube(1000)),
-    Case("matmul_t_1024", "matmul_t.c", "matmul_transposed", {"m": 1024, "n": 1024, "kk": 1024},
-         2 * 1024**3, 24 * 1024**2, type="double"),
-    Case("scan_2^24", "scan.c", "prefix_sum", {"n": 1 << 24}, 2**24, 8 * 2**24),
-    Case("ccsdt_gdab_efgc", "ccsdt_abcdef_gdab_efgc.c", "contract_gdab_efgc", _CCSDT,
-         2.0 * math.prod(_CCSDT.values()), 4.0 * 24 * 16**3 * 24 * 16),
-]  # fmt: skip
-DEFAULT = ("dot_2^24", "matvec_4096", "matmul_1024", "jacobi3d_256", "conv2d_4096")
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    case: Case
-    seconds: dict[str, float]  # medians
-    limit: float  # seconds
-    share_of: str  # "read bandwidth" or "FMA peak"
-    point: dict[str, object]
-
-    def json(self) -> dict[str, object]:
-        return {
-            "case": self.case.name,
-            "seconds": self.seconds,
-            "limit_seconds": self.limit,
-            "limit": self.share_of,
-            "configuration": self.point,
-        }
-
-
-def run_case(case: Case, limits: Limits, budget: str, rounds: int) -> Row:
-    """Measure one case."""
-    tune = msgspec.structs.replace(Config().tune, budget=budget)
-    options = pipeline.Options(msgspec.structs.replace(Config(), tune=tune), resume=False)
-    command = CompileCommand("", ("-O3", "-march=native", *case.defines), ".")
-    path = str(CORPUS / case.source)
-    report = pipeline.check_file(path, replace(options, command=command))
-    nest = next(n for n in report.nests if n.name.endswith(f"{case.function}::{case.label}"))
-    work = improve.prepare(report, nest, options, case.sizes)
-    plan = work.plan
-    space = tuning_space(plan.programs, plan.machine, plan.sizes)
-    result = improve.tuned(work, space, parse_budget(budget), "bench", lambda *_: None)
-    if result.winner is None:
-        raise SystemExit(f"{case.name}: nothing survived: {result.problem or result.reasons}")
-    after = "\n#pragma omp parallel for" + case.clause + "\n" + work.subject.nest.decode()
-    candidates = {
-        "naive": Candidate("", "1", after),
-        "default": improve.candidate(plan, plan.default),
-        "tuned": result.winner.candidate,
-    }
-    programs = {name: _built(work, c) for name, c in candidates.items()}
-    seconds = _interleaved(work, programs, rounds)
-    peak = limits.peak_float if case.type == "float" else limits.peak_double
-    compute, memory = case.work / peak, case.traffic / limits.read
-    share = "FMA peak" if compute > memory else "read bandwidth"
-    return Row(case, seconds, max(compute, memory), share, dict(result.winner.point))
-
-
-def _built(work: improve.Work, candidate: Candidate) -> str:
-    built = work.bench.build(work.subject, candidate)
-    if not built.ok:
-        raise SystemExit(f"{work.nest.name}: {built.kind}: {built.reason}")
-    return str(built.data["program"])
-
-
-def _interleaved(work: improve.Work, programs: dict[str, str], rounds: int) -> dict[str, float]:
-    """Medians of the original and of every program, each run in turn."""
-    times: dict[str, list[float]] = {"original": [], **{name: [] for name in programs}}
-    for _ in range(rounds):
-        for name in times:
-            program = programs.get(name) or programs["tuned"]
-            which = 1 if name == "original" else 2
-            ended = run_bench(
-                work.bench, work.subject, program, work.variables, which=which, seconds=0.3, wall=120
-            )
-            if not ended.ok:
-                raise SystemExit(f"{work.nest.name}: {name}: {ended.kind}: {ended.reason}")
-            times[name] += [t[0 if name == "original" else 1] for t in ended.data["times"]]
-    return {name: median(values) for name, values in times.items()}
-
-
-def table(rows: list[Row]) -> str:
-    head = f"{'case':<18}{'limit':>10}{'original':>11}{'naive':>10}{'default':>10}{'tuned':>10}"
-    lines = [head + f"{'naive/tuned':>13}{'default':>9}{'tuned':>7}  of"]
-    for r in rows:
-        s = r.seconds
-        cells = [r.limit, s["original"], s["naive"], s["default"], s["tuned"]]
-        widths = (10, 11, 10, 10, 10)
-        text = "".join(f"{1e3 * x:>{w - 1}.3g} " for x, w in zip(cells, widths, strict=True))
-        shares = f"{s['naive'] / s['tuned']:>12.2f}"
-        shares += f"{100 * r.limit / s['default']:>8.0f}%{100 * r.limit / s['tuned']:>6.0f}%"
-        lines.append(f"{r.case.name:<18}{text}{shares}  {r.share_of}")
-    return "\n".join([*lines, "times in ms, medians; shares are limit / time"])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="default: the first five; --list shows all")
-    parser.add_argument("--budget", default="60s", help="of the search, per case (60s)")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", metavar="FILE", help="write all figures")
-    parser.add_argument("--list", action="store_true")
-    arguments = parser.parse_args()
-    if arguments.list:
-        print("\n".join(c.name for c in CASES))
-        return
-    known = {c.name: c for c in CASES}
-    unknown = [name for name in arguments.cases if name not in known]
-    if unknown:
-        parser.error(f"unknown case {unknown[0]}; one of {', '.join(known)}")
-    rows, measured = [], {}
-    for name in arguments.cases or DEFAULT:
-        limits = measured[name] = measure_limits(known[name].traffic)
-        print(
-            f"{name}: read {limits.read / 1e9:.1f} GB/s, copy {limits.copy / 1e9:.1f} GB/s at this size, "
-            f"FMA peak {limits.peak_float / 1e9:.0f} GFLOP/s f32, {limits.peak_double / 1e9:.0f} f64",
-            file=sys.stderr,
+def table(rows: Sequence[Row], peers: Sequence[str]) -> str:
+    """Milliseconds; the best of the others over mdh-lift; mdh-lift's share of the limit."""
+    heads = ["case", "threads", "limit", *peers, "best other", "/ mdh-lift", "of limit"]
+    lines = [heads, *(_cells(row, peers) for row in rows)]
+    widths = [max(len(line[k]) for line in lines) for k in range(len(heads))]
+    padded = [
+        "  ".join(
+            [line[0].ljust(widths[0]), *(x.rjust(w) for x, w in zip(line[1:], widths[1:], strict=True))]
         )
-        rows.append(run_case(known[name], limits, arguments.budget, arguments.rounds))
-        print(table(rows[-1:]).splitlines()[1], file=sys.stderr)
-    print(table(rows))
-    if arguments.json:
-        known_limits = {name: msgspec.to_builtins(x) for name, x in measured.items()}
-        data = {"limits": known_limits, "cases": [r.json() for r in rows]}
-        Path(arguments.json).write_text(json.dumps(data, indent=2) + "\n")
+        for line in lines
+    ]
+    return "\n".join([*padded, "times in ms, medians; of limit: the limit over mdh-lift's time"])
+
+
+def _cells(row: Row, peers: Sequence[str]) -> list[str]:
+    own = next((row.seconds[name] for name in reversed(OWN) if name in row.seconds), None)
+    others = {name: s for name, s in row.seconds.items() if name not in OWN}
+    best = min(others, key=lambda name: others[name], default="-")
+    ratio = f"{others[best] / own:.2f}" if own and others else "-"
+    share = f"{100 * row.bound / own:.0f}% {row.share_of.split()[0]}" if own else "-"
+    times = [_cell(row, name) for name in peers]
+    return [row.case.name, str(row.threads), f"{1e3 * row.bound:.3g}", *times, best, ratio, share]
+
+
+def _cell(row: Row, peer: str) -> str:
+    if peer in row.seconds:
+        return f"{1e3 * row.seconds[peer]:.3g}"
+    reason = row.why.get(peer, "")
+    return next((word for word in _SAID if reason.startswith(word)), "-")
+
+
+def _selected(parser: argparse.ArgumentParser, names: Sequence[str], groups: Sequence[str]) -> list[Case]:
+    known = {c.name: c for c in CASES}
+    for name in names:
+        if name not in known:
+            parser.error(f"unknown case {name}; --list shows all")
+    chosen = set(names) | {c.name for c in CASES if c.group in groups}
+    return [c for c in CASES if c.name in (chosen or DEFAULT)]
+
+
+def _pythons(parser: argparse.ArgumentParser, everywhere: str, given: Sequence[str]) -> dict[str, str]:
+    found = {"": everywhere}
+    for pair in given:
+        name, equals, path = pair.partition("=")
+        if not equals or name not in PYTHON:
+            parser.error(f"--peer-python takes NAME=PATH, NAME one of {', '.join(PYTHON)}")
+        found[name] = path
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="default: five of them; --list shows all")
+    parser.add_argument("--group", action="append", default=[], choices=GROUPS, help="all cases of a group")
+    parser.add_argument("--list", action="store_true", help="print all cases by group")
+    parser.add_argument("--small", action="store_true", help="at the small sizes of the tests: does it work?")
+    parser.add_argument("--threads", default="2", metavar="N,...", help="numbers of threads (2)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--budget", default="60s", help="of the search, per case and number of threads (60s)")
+    parser.add_argument("--no-tune", action="store_true", help="only mdh-lift's default")
+    parser.add_argument("--tvm-trials", type=int, default=64, metavar="N", help="of MetaSchedule (64)")
+    parser.add_argument("--limit", type=float, default=120.0, metavar="S", help="of a peer's answer (120 s)")
+    parser.add_argument("--peers", metavar="NAME,...", help=f"only these of {', '.join(PEERS)}")
+    parser.add_argument("--peers-python", default="", metavar="PATH", help="the Python that has the peers")
+    parser.add_argument("--peer-python", action="append", default=[], metavar="NAME=PATH", help="of one peer")
+    parser.add_argument("--json", metavar="FILE", help="write all figures")
+    parser.add_argument("--plot", metavar="FILE.svg", help="draw all figures")
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    given = parser.parse_args(words)
+    if given.list:
+        for group in GROUPS:
+            print(f"{group}: {' '.join(c.name for c in CASES if c.group == group)}")
+        return 0
+    peers = given.peers.split(",") if given.peers else list(PEERS)
+    if unknown := set(peers) - set(PEERS):
+        parser.error(f"unknown peer {', '.join(sorted(unknown))}")
+    peers = [p for p in PEERS if (p in peers or p == ALWAYS) and not (given.no_tune and p == "tuned")]
+    pythons = _pythons(parser, given.peers_python, given.peer_python)
+    settings = Settings(peers, given.rounds, given.budget, given.tvm_trials, given.limit, pythons)
+    rows = []
+    for case in _selected(parser, given.cases, given.group):
+        chosen = case.small() if given.small else case
+        for threads in map(int, given.threads.split(",")):
+            limits = measure_limits(max(chosen.traffic, 1 << 16), threads=threads)
+            _tell(case, threads, limits)
+            try:
+                rows.append(run_case(chosen, threads, settings, limits))
+            except Missing as missing:
+                print(f"{case.name}: {missing}", file=sys.stderr)
+                continue
+            for name, why in rows[-1].why.items():
+                print(f"  {name}: {why}", file=sys.stderr)
+            print(table(rows[-1:], peers).splitlines()[1], file=sys.stderr, flush=True)
+    print(table(rows, peers))
+    if given.json:
+        Path(given.json).write_text(json.dumps([r.json() for r in rows], indent=2) + "\n")
+    if given.plot:
+        drawn = [(f"{r.case.name}, {r.threads} thr.", r.seconds) for r in rows]
+        Path(given.plot).write_text(chart(drawn, "Share of the fastest version"))
+    return 1 if any(why.startswith("wrong") for r in rows for n, why in r.why.items() if n in OWN) else 0
+
+
+def _tell(case: Case, threads: int, limits: Limits) -> None:
+    print(
+        f"{case.name}, {threads} threads: read {limits.read / 1e9:.1f} GB/s, "
+        f"copy {limits.copy / 1e9:.1f} GB/s at this size, FMA peak "
+        f"{limits.peak_float / 1e9:.0f} GFLOP/s f32, {limits.peak_double / 1e9:.0f} f64",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -29,29 +30,39 @@ typedef float vf __attribute__((vector_size(BYTES)));
 typedef double vd __attribute__((vector_size(BYTES)));
 static volatile double sink;
 
+/* Over an array of so many floats: enough for a time that the start of the threads does not matter to. */
+#define PASSES(n) (1 + (1L << 24) / (n))
+
 static double read_bytes(const float *a, long n) {
   double t = omp_get_wtime(), total = 0;
+  long passes = PASSES(n);
 #pragma omp parallel reduction(+:total)
   {
     vf s[8] = {{0}};
     long parts = omp_get_num_threads(), me = omp_get_thread_num();
     const vf *v = (const vf *)a;
     long m = n / (BYTES / 4), from = m * me / parts, to = m * (me + 1) / parts;
-    for (long i = from; i + 8 <= to; i += 8) {
+    for (long p = 0; p < passes; p++)
+      for (long i = from; i + 8 <= to; i += 8) {
 #pragma GCC unroll 8
-      for (int k = 0; k < 8; k++) s[k] += v[i + k];
-    }
+        for (int k = 0; k < 8; k++) s[k] += v[i + k];
+      }
     for (int k = 0; k < 8; k++) total += s[k][0];
   }
   sink = total;
-  return 4.0 * n / (omp_get_wtime() - t);
+  return 4.0 * n * passes / (omp_get_wtime() - t);
 }
 
 static double copy_bytes(float *restrict b, const float *restrict a, long n) {
   double t = omp_get_wtime();
-#pragma omp parallel for simd schedule(static)
-  for (long i = 0; i < n; i++) b[i] = a[i];
-  return 8.0 * n / (omp_get_wtime() - t);
+  long passes = PASSES(n);
+#pragma omp parallel
+  for (long p = 0; p < passes; p++) {
+#pragma omp for simd schedule(static) nowait
+    for (long i = 0; i < n; i++) b[i] = a[i];
+    __asm__ volatile("" ::: "memory");
+  }
+  return 8.0 * n * passes / (omp_get_wtime() - t);
 }
 
 #define PEAK(NAME, V, T)                                                     \
@@ -105,8 +116,8 @@ class Limits:
     peak_double: float
 
 
-def measure_limits(working_set: float = 1 << 28, compiler: str = "gcc") -> Limits:
-    """Compile and run the measurement (a few seconds).
+def measure_limits(working_set: float = 1 << 28, compiler: str = "gcc", threads: int = 0) -> Limits:
+    """Compile and run the measurement (a few seconds), with so many threads; 0: as many as there are cores.
 
     ``working_set``: bytes that are read again and again.  A case whose data stay in a cache has that
     cache's bandwidth as its limit, so the limit is measured at the case's own size.
@@ -118,7 +129,8 @@ def measure_limits(working_set: float = 1 << 28, compiler: str = "gcc") -> Limit
             [compiler, "-O3", "-march=native", "-fopenmp", str(source), "-o", str(program)], check=True
         )
         command = [str(program), str(int(working_set))]
-        ran = subprocess.run(command, check=True, capture_output=True, text=True)
+        environment = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
+        ran = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return Limits(**json.loads(ran.stdout))
 
 

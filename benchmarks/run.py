@@ -1,0 +1,202 @@
+"""One case at one number of threads: all peers in processes of their own, asked in turn."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from benchmarks import compiled
+from benchmarks.cases import Case
+from benchmarks.compare import difference
+from benchmarks.limits import Limits
+from benchmarks.process import Peer
+from tuning.measure import median
+
+SERVE = Path(__file__).parent / "peers" / "serve.py"
+AVX512 = {"OPENBLAS_CORETYPE": "SkylakeX"}
+
+
+@dataclass(frozen=True, slots=True)
+class PythonPeer:
+    """``module`` of ``benchmarks/peers``, and what is in the environment of its process."""
+
+    module: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+PYTHON = {
+    "numba": PythonPeer("numba_loops"),
+    "tvm": PythonPeer("tvm_auto"),
+    "halide": PythonPeer("halide_auto"),
+    "pytorch": PythonPeer("pytorch"),
+    "openblas": PythonPeer("openblas"),
+    "openblas-512": PythonPeer("openblas", AVX512),
+    "mkl": PythonPeer("mkl"),
+}
+PEERS = ("original", "naive", "naive-fast", "polly", *PYTHON, "default", "tuned")
+ALWAYS = "original"  # the others are compared with it
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``pythons``: of peers by name, for all others under ""; ``limit``: of one answer, in seconds."""
+
+    peers: Sequence[str] = PEERS
+    rounds: int = 5
+    budget: str = "60s"
+    trials: int = 64
+    limit: float = 120.0
+    pythons: Mapping[str, str] = field(default_factory=dict)
+
+    def python(self, peer: str) -> str:
+        return self.pythons.get(peer) or self.pythons.get("") or sys.executable
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``seconds``: medians of the peers that have right results; ``why``: of every other one, why not."""
+
+    case: Case
+    threads: int
+    seconds: Mapping[str, float]
+    why: Mapping[str, str]
+    limits: Limits
+    bound: float  # seconds that no version can beat
+    share_of: str  # "read bandwidth" or "FMA peak"
+    point: Mapping[str, object]
+    samples: Mapping[str, Sequence[float]]
+
+    def json(self) -> dict[str, object]:
+        return {
+            "case": self.case.name,
+            "group": self.case.group,
+            "macros": self.case.all_macros,
+            "threads": self.threads,
+            "operations": self.case.operations,
+            "bytes": self.case.traffic,
+            "seconds": dict(self.seconds),
+            "samples": {name: list(values) for name, values in self.samples.items()},
+            "missing": dict(self.why),
+            "limit_seconds": self.bound,
+            "limit": self.share_of,
+            "limits": asdict(self.limits),
+            "configuration": dict(self.point),
+        }
+
+
+def bound(case: Case, limits: Limits, is_double: bool) -> tuple[float, str]:
+    """Seconds that no version can beat, and of what.
+
+    >>> from benchmarks.cases import CASES
+    >>> bound(CASES[0], Limits(16777216.0, 1.0, 1073741824.0, 1.0), False)
+    (2.0, 'FMA peak')
+    """
+    compute = case.operations / (limits.peak_double if is_double else limits.peak_float)
+    memory = case.traffic / limits.read
+    return max(compute, memory), "FMA peak" if compute > memory else "read bandwidth"
+
+
+def run_case(case: Case, threads: int, settings: Settings, limits: Limits) -> Row:
+    """Build, start, compare and time all peers; raises ``Missing`` where the case has no original."""
+    prepared = compiled.prepare(case).with_threads(threads)
+    with tempfile.TemporaryDirectory(prefix="mdh-lift-bench-") as scratch:
+        started: dict[str, Peer] = {}
+        try:
+            why, point = _start(prepared, threads, settings, Path(scratch), started)
+            for _ in range(settings.rounds):
+                for name, peer in started.items():
+                    peer.round()
+                    if peer.problem:
+                        why[name] = peer.problem
+        finally:
+            for peer in started.values():
+                peer.end()
+    timed = {name: peer for name, peer in started.items() if name not in why and peer.seconds}
+    seconds = {name: median(timed[name].seconds) for name in PEERS if name in timed}
+    samples = {name: timed[name].seconds for name in seconds}
+    least, share_of = bound(case, limits, prepared.is_double)
+    return Row(case, threads, seconds, why, limits, least, share_of, point, samples)
+
+
+def _start(
+    prepared: compiled.Prepared, threads: int, settings: Settings, scratch: Path, started: dict[str, Peer]
+) -> tuple[dict[str, str], dict[str, object]]:
+    """Start all peers whose first results are right; why the others are not there; the tuned point."""
+    case, why = prepared.case, dict[str, str]()
+    point: dict[str, object] = {}
+    spec, original = scratch / "spec", scratch / "results" / ALWAYS
+    inputs = original / "inputs"
+    inputs.mkdir(parents=True)
+    for name in (ALWAYS, *(p for p in PEERS if p in settings.peers and p != ALWAYS)):
+        used = 1 if name == ALWAYS else threads
+        spec.write_text(prepared.spec(used))
+        outputs = scratch / "results" / name
+        try:
+            if name in PYTHON:
+                command, extra = _python(name, case, settings, inputs, outputs)
+            else:
+                words, chosen = compiled.build(name, prepared, settings.budget, scratch)
+                command = [words[0], str(spec), str(outputs), words[1]] + ["dump"] * (name == ALWAYS)
+                extra = {}
+                point = dict(chosen) if chosen and name == "tuned" else point
+        except compiled.Missing as missing:
+            why[name] = str(missing)
+            if name == ALWAYS:
+                raise
+            continue
+        peer = started[name] = Peer(name, command, used, outputs, extra, settings.limit)
+        if name == ALWAYS:
+            if peer.problem:
+                raise compiled.Missing(f"the original {peer.problem}")
+            _describe(prepared, threads, settings, inputs)
+        _judge(prepared, peer, inputs, original, why)
+        if name in why:
+            peer.end()
+            del started[name]
+        if name != ALWAYS:
+            shutil.rmtree(outputs, ignore_errors=True)
+    return why, point
+
+
+def _python(
+    name: str, case: Case, settings: Settings, inputs: Path, outputs: Path
+) -> tuple[list[str], dict[str, str]]:
+    peer = PYTHON[name]
+    if not case.operation:
+        raise compiled.Missing("none")
+    words = [settings.python(name), str(SERVE), peer.module, str(inputs), str(outputs)]
+    return words, dict(peer.environment)
+
+
+def _judge(
+    prepared: compiled.Prepared, peer: Peer, inputs: Path, original: Path, why: dict[str, str]
+) -> None:
+    """Note why a peer that has started is not timed."""
+    if peer.problem:
+        why[peer.name] = peer.problem if peer.problem != "failed" else f"failed: {peer.errors.strip()[-300:]}"
+    elif not peer.first.get("handled", 1) and peer.name in ("default", "tuned"):
+        why[peer.name] = "declined"
+    else:
+        wrong = difference(prepared.arguments, inputs, original, peer.outputs, prepared.case.loose)
+        if wrong:
+            why[peer.name] = f"wrong: {wrong}"
+
+
+def _describe(prepared: compiled.Prepared, threads: int, settings: Settings, inputs: Path) -> None:
+    """The case for the peers in Python."""
+    case = prepared.case
+    described = {
+        "operation": case.operation,
+        "roles": case.roles,
+        "extents": case.dimensions,
+        "arguments": [asdict(a) for a in prepared.arguments if os.path.lexists(inputs / a.name)],
+        "threads": threads,
+        "trials": settings.trials,
+    }
+    (inputs / "problem.json").write_text(json.dumps(described))
