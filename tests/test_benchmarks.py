@@ -1,0 +1,175 @@
+"""The benchmarks at small sizes: every case compiles and runs, every peer that is installed has right results."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks import compiled
+from benchmarks.__main__ import main, table
+from benchmarks.cases import CASES, GROUPS, Case
+from benchmarks.limits import Limits
+from benchmarks.naive import with_directives
+from benchmarks.plot import chart
+from benchmarks.run import PYTHON, Row, Settings, bound, run_case
+
+LIMITS = Limits(read=1e9, copy=1e9, peak_float=1e9, peak_double=0.5e9)
+BY_NAME = {c.name: c for c in CASES}
+PROGRAMS = list({(c.program, c.operation): c for c in CASES}.values())  # one case of each nest
+PEERS_PYTHON = os.environ.get("MDH_LIFT_PEERS_PYTHON", "")
+PACKAGE = {"numba": "numba", "tvm": "tvm", "halide": "halide", "pytorch": "torch", "openblas": "numpy",
+           "openblas-512": "numpy", "mkl": "mkl"}  # fmt: skip
+
+
+def small(case: Case, *peers: str) -> Row:
+    pythons = {"": PEERS_PYTHON}
+    return run_case(case.small(), 2, Settings(peers, 0, "0", 4, 60.0, pythons), LIMITS)
+
+
+# --------------------------------------------------------------------------- the table of cases
+
+
+def test_names_are_unique() -> None:
+    assert len(BY_NAME) == len(CASES)
+
+
+def test_groups_have_all_that_is_asked_for() -> None:
+    per_group = {g: sum(c.group == g for c in CASES) for g in GROUPS}
+    assert per_group["polyhedral"] == 30
+    assert per_group["contractions"] == 9
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_formulas_have_values(case: Case) -> None:
+    for which in (case, case.small()):
+        assert which.traffic > 0
+        assert which.operations >= 0
+        assert all(v >= 0 for v in which.sizes.values())
+        assert all(v > 0 for v in which.dimensions)
+
+
+@pytest.mark.parametrize(
+    "name, operations, traffic",
+    [
+        ("matmul_1024", 2 * 1024**3, 4 * 4 * 1024**2),  # A, B, and C twice
+        ("matvec_4096", 2 * 4096**2, 4 * (4096**2 + 4096 + 2 * 4096)),
+        ("mcc_mobilenet_1", 2 * 112 * 112 * 32 * 27, 4 * (226 * 226 * 3 + 32 * 27 + 112 * 112 * 32)),
+    ],
+)
+def test_work_of_a_case(name: str, operations: int, traffic: int) -> None:
+    assert (BY_NAME[name].operations, BY_NAME[name].traffic) == (operations, traffic)
+
+
+def test_limit_is_the_longer_of_both() -> None:
+    assert bound(BY_NAME["matmul_1024"], LIMITS, False) == (2 * 1024**3 / 1e9, "FMA peak")
+    assert bound(BY_NAME["matmul_double_1024"], LIMITS, True) == (2 * 1024**3 / 0.5e9, "FMA peak")
+    assert bound(BY_NAME["dot_2^24"], LIMITS, False) == (8 * 2**24 / 1e9, "read bandwidth")
+
+
+def test_published_sizes() -> None:
+    assert BY_NAME["mcc_resnet50_1"].sizes["height"] == 230
+    assert BY_NAME["mcc_vgg16_1"].sizes["width"] == 226
+    assert BY_NAME["mcc_mobilenet_1"].sizes["height"] == 225
+
+
+# --------------------------------------------------------------------------- compiled peers
+
+
+@pytest.mark.parametrize("case", PROGRAMS, ids=lambda c: c.name)
+def test_original_and_naive_agree(case: Case) -> None:
+    row = small(case, "naive")
+    assert row.why.get("naive", "no loop").startswith("no loop") == ("naive" in row.why)
+
+
+@pytest.mark.parametrize("name", ["matmul_1024", "dot_2^24", "jacobi3d_256", "cholesky", "prl_2^15"])
+def test_default_agrees(name: str) -> None:
+    row = small(BY_NAME[name], "default")
+    assert not row.why
+
+
+@pytest.mark.skipif(not compiled.has_polly(), reason="clang has no Polly")
+@pytest.mark.parametrize("name", ["matmul_1024", "jacobi3d_256"])
+def test_polly_agrees(name: str) -> None:
+    assert not small(BY_NAME[name], "polly").why
+
+
+def test_directive_and_private_scalars() -> None:
+    nest = "for (i = 0; i < n; i++) { s = 0; for (j = 0; j < n; j++) s += a[j]; b[i] = s; }"
+    text = with_directives(nest, "0", ["i", "j", "s", "t"])
+    assert text.startswith("\n#pragma omp parallel for private(i, j, s)\nfor (i = 0")
+    inner = with_directives(nest, "1:reduction(+:s)", ["i", "j", "s", "t"])
+    assert "\n#pragma omp parallel for private(j) reduction(+:s)\nfor (j = 0" in inner
+
+
+def test_wrong_result_is_not_timed() -> None:
+    """A sum without its reduction: every thread has one of its own."""
+    row = small(replace(BY_NAME["dot_2^24"], naive="0"), "naive")
+    assert row.why["naive"].startswith("wrong: sum[0]")
+    assert "naive" not in row.seconds
+    assert table([row], ["original", "naive"]).splitlines()[1].split()[4] == "wrong"
+
+
+# --------------------------------------------------------------------------- peers in Python
+
+
+def has_package(package: str) -> bool:
+    python = PEERS_PYTHON or sys.executable
+    return subprocess.run([python, "-c", f"import importlib.metadata, importlib.util as u, sys; "
+                           f"sys.exit(u.find_spec('{package}') is None and not any(d.name == '{package}' "
+                           f"for d in importlib.metadata.distributions()))"]).returncode == 0  # fmt: skip
+
+
+OPERATIONS = list({c.operation if "->" not in c.operation else c.name: c for c in CASES if c.operation}.values())
+
+
+@pytest.mark.parametrize("case", OPERATIONS, ids=lambda c: c.name)
+@pytest.mark.parametrize("peer", [p for p in PYTHON if p != "tvm"])
+def test_peer_agrees(peer: str, case: Case) -> None:
+    if not has_package(PACKAGE[peer]):
+        pytest.skip(f"{peer} is not installed")
+    why = small(case, peer).why.get(peer, "none")
+    assert why == "none"
+
+
+def test_missing_peer_is_a_dash(tmp_path: Path) -> None:
+    """A Python that lacks a package; and a peer that has nothing for the case."""
+    hidden = tmp_path / "numba.py"
+    hidden.write_text("raise ImportError('hidden')\n")
+    wrapper = tmp_path / "python"
+    wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    settings = Settings(("numba", "mkl"), 1, "0", 4, 60.0, {"numba": str(wrapper)})
+    row = run_case(BY_NAME["scan_2^24"].small(), 2, settings, LIMITS)
+    assert row.why["numba"].startswith("missing")
+    assert "mkl" in row.why
+    line = table([row], ["original", "numba", "mkl"]).splitlines()[1].split()
+    assert line[4:6] == ["-", "-"]
+
+
+# --------------------------------------------------------------------------- the command
+
+
+def test_command_writes_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figures, plot = tmp_path / "figures.json", tmp_path / "plot.svg"
+    status = main(["--small", "--no-tune", "--rounds", "1", "--threads", "1,2", "--peers", "naive,default",
+                   "--json", str(figures), "--plot", str(plot), "dot_2^24"])  # fmt: skip
+    lines = capsys.readouterr().out.splitlines()
+    assert status == 0
+    assert [line.split()[:2] for line in lines[1:3]] == [["dot_2^24", "1"], ["dot_2^24", "2"]]
+    assert '"limit_seconds"' in figures.read_text()
+    assert plot.read_text().startswith("<svg")
+
+
+def test_list_and_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--list"])
+    assert capsys.readouterr().out.startswith("gemm: matmul_1024")
+
+
+def test_chart_scales_to_the_fastest() -> None:
+    drawn = chart([("a & b", {"x": 1.0, "y": 2.0})], "t")
+    assert "a &amp; b" in drawn
+    assert 'width="560.0"' in drawn
+    assert 'width="280.0"' in drawn
