@@ -32,7 +32,21 @@ def difference(
 
 
 def _values(path: Path, a: Argument) -> np.ndarray | None:
-    return np.fromfile(path, np.dtype(a.dtype), a.count) if path.exists() else None
+    return np.fromfile(path, _dtype(a), a.count) if path.exists() else None
+
+
+def _dtype(a: Argument) -> np.dtype:
+    """Records by their fields: what is between these has no value."""
+    if not a.fields:
+        return np.dtype(a.dtype)
+    return np.dtype(
+        {
+            "names": [f"f{k}" for k in range(len(a.fields))],
+            "formats": [kind for kind, _ in a.fields],
+            "offsets": [at for _, at in a.fields],
+            "itemsize": int(a.dtype[1:]),
+        }
+    )
 
 
 def _wrong(a: Argument, before: np.ndarray, want: np.ndarray, have: np.ndarray) -> np.ndarray:

@@ -71,6 +71,7 @@ class Argument:
     read: bool
     written: bool
     compared: bool
+    fields: tuple[tuple[str, int], ...] = ()  # of a record: what NumPy calls their types, and where they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +128,9 @@ def prepare(case: Case) -> Prepared:
 
 
 def _needs_expansion(case: Case, subject: Subject) -> bool:
-    command = [*GCC, *case.defines, "-iquote", str(CORPUS), "-fsyntax-only",
-               "-Werror=implicit-function-declaration", "-x", "c", "-"]  # fmt: skip
+    """Is something of the nest undefined there?  A macro with arguments looks like a function."""
+    heard = [flag for flag in GCC if flag != "-w"] + ["-Werror=implicit-function-declaration"]
+    command = [*heard, *case.defines, "-iquote", str(CORPUS), "-fsyntax-only", "-x", "c", "-"]
     done = subprocess.run(command, input=subject_text(subject, ORIGINAL_ONLY), capture_output=True)
     return done.returncode != 0
 
@@ -150,8 +152,21 @@ def _arguments(work: improve.Work) -> tuple[Argument, ...]:
                 a.read if isinstance(a, ArrayArg) else not isinstance(a, IteratorArg),
                 written,
                 written and (array or (isinstance(a, OuterScalarArg) and a.live)),
+                _fields(a.type),
             )
         )
+    return tuple(found)
+
+
+def _fields(type_: Type) -> tuple[tuple[str, int], ...]:
+    """Of a record, every field at the next multiple of its size, as compilers lay them out."""
+    if not isinstance(type_, RecordType):
+        return ()
+    found, end = [], 0
+    for _, t in type_.fields:
+        at = -(-end // t.size) * t.size
+        found.append((_dtype(t), at))
+        end = at + t.size
     return tuple(found)
 
 
