@@ -243,7 +243,7 @@ CONTRACTIONS = [
     _contraction("gdac", "efgb", "C A B", True),
     _contraction("gdbc", "efga", "out lhs rhs", False),
     _contraction("geab", "dfgc", "out lhs rhs", False),
-    _contraction("geac", "dfgb", "t3 v2 t2", False),
+    _contraction("geac", "dfgb", "t3 t2 v2", False),
     _contraction("gebc", "dfga", "t3 t2 v2", True, naive="1"),
     _contraction("gfab", "degc", "t3 t2 v2", True, "triples"),
     _contraction("gfac", "degb", "T3 T2 V2", False),

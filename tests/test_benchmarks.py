@@ -81,7 +81,7 @@ def test_published_sizes() -> None:
 @pytest.mark.parametrize("case", PROGRAMS, ids=lambda c: c.name)
 def test_original_and_naive_agree(case: Case) -> None:
     row = small(case, "naive")
-    assert row.why.get("naive", "no loop").startswith("no loop") == ("naive" in row.why)
+    assert row.why in ({}, {"naive": "no loop is parallel as it is written"})
 
 
 @pytest.mark.parametrize("name", ["matmul_1024", "dot_2^24", "jacobi3d_256", "cholesky", "prl_2^15"])
