@@ -350,7 +350,8 @@ class Machine:
         for name in sorted(assigned_scalars((s,)) - inside):
             old = self.read(Var(name, self.types[name]), env)
             renamed[name] = self.fresh(name, old.type)
-            value = None if is_poison(old) else old
+            # without a value in C, too; what another part computes ("!") is asked for later, and refused
+            value = None if (is_poison(old) or "").startswith("?") else old
             self.statements.append(Declare(renamed[name].name, old.type, value, s.span))
         outside = dict(renamed)
         renamed |= {name: self.fresh(name, self.types[name]) for name in sorted(inside)}
