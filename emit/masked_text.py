@@ -44,21 +44,27 @@ Mask = tuple[str, int]  # a variable, and the bits of one lane
 
 
 class MaskedText:
-    """Writes a body; afterwards the printer knows its variables as vectors."""
+    """Writes a body; afterwards the printer knows its variables as vectors.
 
-    def __init__(self, printer: VectorPrinter, out: Lines) -> None:
+    Several vectors take every step together (``counter`` runs over them), so that one does not wait for what
+    the other computes: all variables are arrays of vectors, and every step is a loop that is unrolled.
+    """
+
+    def __init__(self, printer: VectorPrinter, out: Lines, counter: str, most: int) -> None:
         self.printer, self.out = printer, out
         self.vectors, self.names = printer.vectors, printer.context.names
+        self.counter, self.most = counter, most
+        self.count = f"vectors_{self.vectors.suffix}"
 
     def write(self, body: Sequence[Stmt], mask: Mask | None = None) -> None:
         for s in body:
             match s:
                 case Declare(name=name, type=t, value=value):
-                    start = f"({self.vectors.type(t)}){{0}}" if value is None else self.printer.vector(value)
-                    self.printer.variables[name] = name
-                    self.out.add(f"{self.vectors.type(t)} {name} = {start};")
+                    of = self.vectors.type(t)
+                    start = f"({of}){{0}}" if value is None else self.printer.vector(value)
+                    self.printer.variables[name] = self._array(name, of, start)
                 case Assign(target=Var(name=name, type=t), value=value):
-                    self._assign(name, t, self.printer.vector(value), mask)
+                    self._assign(self.printer.variables[name], t, self.printer.vector(value), mask)
                 case If(cond=cond, then=then, other=other):
                     yes = self._named(self.printer.mask(cond))
                     self.write(then, self._both(mask, yes))
@@ -70,36 +76,50 @@ class MaskedText:
                 case _:
                     raise NotVector
 
-    def _assign(self, name: str, t: object, value: str, mask: Mask | None) -> None:
+    def _each(self, *lines: str) -> None:
+        """A step of all vectors."""
+        self.out.add(f"#pragma GCC unroll {self.most}")
+        v = self.counter
+        with self.out.block(f"for (long {v} = 0; {v} < {self.count}; {v}++)"):
+            self.out.add(*lines)
+
+    def _array(self, name: str, of: str, value: str) -> str:
+        """A variable with its value; the text of the current vector of it."""
+        self.out.add(f"{of} {name}[{self.count}];")
+        self._each(f"{name}[{self.counter}] = {value};")
+        return f"{name}[{self.counter}]"
+
+    def _assign(self, place: str, t: object, value: str, mask: Mask | None) -> None:
         assert isinstance(t, ScalarType)
         if mask is None:
-            self.out.add(f"{name} = {value};")
+            self._each(f"{place} = {value};")
             return
         of, m = self.vectors.type(t), self.vectors.mask(t)
         here = self.printer.as_wide(mask, t.bits)
         fresh = self.names.new("v")
-        self.out.add(f"const {of} {fresh} = {value};")
-        self.out.add(f"{name} = ({of})(({here} & ({m}){fresh}) | (~{here} & ({m}){name}));")
+        self._each(
+            f"const {of} {fresh} = {value};",
+            f"{place} = ({of})(({here} & ({m}){fresh}) | (~{here} & ({m}){place}));",
+        )
 
     def _while(self, s: While, mask: Mask | None) -> None:
         changed = {d.name for d in declared_in(s.body)} | _assigned(s.body)
         for e in (s.cond, *stmt_exprs(s.body)):
             self._before(e, changed)
-        cond = self.printer.mask(s.cond)
-        t = self.vectors.mask(ScalarType(f"int{cond[1]}", "int", cond[1]))
+        bits = self.printer.mask(s.cond)[1]
+        t = self._mask_type(bits)
         active, more, step, lane = (self.names.new(n) for n in ("active", "more", "step", "lane"))
-        start = f"~({t}){{0}}" if mask is None else self.printer.as_wide(mask, cond[1])
-        self.out.add(f"{t} {active} = {start};", f"long {more};")
+        start = f"~({t}){{0}}" if mask is None else self.printer.as_wide(mask, bits)
+        here = self._array(active, t, start)
+        self.out.add(f"long {more};")
         known = dict(self.printer.named)
         with self.out.block("do"):
             with self.out.block(f"for (long {step} = 0; {step} < {AT_ONCE}; {step}++)"):
-                cond = self.printer.mask(s.cond)
-                self.out.add(f"{active} &= {cond[0]};")
-                self.write(s.body, (active, cond[1]))
+                self._each(f"{here} &= {self.printer.mask(s.cond)[0]};")
+                self.write(s.body, (here, bits))
             self.out.add(f"{more} = 0;")
-            self.out.add(
-                f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++) {more} |= {active}[{lane}];"
-            )
+            lanes = f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"
+            self._each(f"{lanes} {more} |= {here}[{lane}];")
         self.out.rows[-1] += f" while ({more});"
         self.printer.named = known  # what an inner loop has named is out of sight
 
@@ -110,17 +130,16 @@ class MaskedText:
         steady = not variables(e) & changed and isinstance(e, Binary | Cast)
         if steady and isinstance(e.type, ScalarType) and e.type.is_float:
             name = self.names.new("same")
-            self.out.add(f"const {self.vectors.type(e.type)} {name} = {self.printer.vector(e)};")
-            self.printer.named[e] = name
+            self.printer.named[e] = self._array(name, self.vectors.type(e.type), self.printer.vector(e))
             return
         for child in children(e):
             self._before(child, changed)
 
+    def _mask_type(self, bits: int) -> str:
+        return self.vectors.mask(ScalarType(f"int{bits}", "int", bits))
+
     def _named(self, mask: Mask) -> Mask:
-        name = self.names.new("m")
-        t = self.vectors.mask(ScalarType(f"int{mask[1]}", "int", mask[1]))
-        self.out.add(f"const {t} {name} = {mask[0]};")
-        return name, mask[1]
+        return self._array(self.names.new("m"), self._mask_type(mask[1]), mask[0]), mask[1]
 
     def _both(self, outer: Mask | None, inner: Mask) -> Mask:
         if outer is None:

@@ -570,7 +570,7 @@ class NestText(CellsText):
         printer = VectorPrinter(self.context, vectors)
         body = self.program.hom.scalar.body
         if not straight_line(body):
-            MaskedText(printer, Lines()).write(body)
+            MaskedText(printer, Lines(), "v", 1).write(body)
             body = ()
         for name, t, value in named_values(body):
             vectors.type(t)

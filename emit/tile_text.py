@@ -158,16 +158,27 @@ class Tile:
         offset = v if loop.size == 1 else f"{loop.size}*{v}"
         self.context.at[loop.dim] = offset if start == "0" else f"{start} + {offset}"
 
-    def _vector_loop(self, stack: ExitStack) -> None:
+    def _vector_loop(self, stack: ExitStack, opened: bool = True) -> None:
+        """``opened``: else only the names are made, and who comes next writes the loop, or several."""
         assert self.vectors is not None and self.lanes is not None
-        v = self.context.names.new(f"{self.lanes.dim}_v")
-        self.out.add(f"#pragma GCC unroll {self.lanes.count}")
-        head = f"for (long {v} = 0; {v} < vectors_{self.vectors.suffix}; {v}++)"
-        stack.enter_context(self.out.block(head))
-        self.vector_counter = v
+        self.vector_counter = v = self.context.names.new(f"{self.lanes.dim}_v")
+        if opened:
+            self._open_vector_loop(stack)
         start = self.context.at[self.lanes.dim]
         offset = f"{v}*{self.vectors.lanes}"
         self.context.at[self.lanes.dim] = offset if start == "0" else f"{start} + {offset}"
+
+    def _open_vector_loop(self, stack: ExitStack) -> None:
+        assert self.vectors is not None and self.lanes is not None
+        v = self.vector_counter
+        self.out.add(f"#pragma GCC unroll {self.lanes.count}")
+        head = f"for (long {v} = 0; {v} < vectors_{self.vectors.suffix}; {v}++)"
+        stack.enter_context(self.out.block(head))
+
+    @property
+    def masked(self) -> bool:
+        """Does the scalar function have branches or loops?"""
+        return not straight_line(self.n.program.hom.scalar.body)
 
     def _acc(self, c: int, vector: bool | None = None) -> str:
         subscripts = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
@@ -413,7 +424,7 @@ class Tile:
             return
         loop = self.inner[k]
         tile = max(self.n.nest.tile - self.n.scope, 0)
-        shared = sliding(self, k) if whole and self.full and k == tile else None
+        shared = sliding(self, k) if whole and self.full and k == tile and not self.masked else None
         if shared is not None:
             write_sliding(self, k, shared)
             return
@@ -422,11 +433,11 @@ class Tile:
             stack.callback(self._restore, saved_at, saved_counters)
             if loop.dim in self.n.concatenated:
                 if loop is self.lanes:
-                    self._vector_loop(stack)
+                    self._vector_loop(stack, opened=not self.masked)
                 else:
                     self._counter_loop(loop, stack, self.inner[k + 1 :], self._obeyed(k))
             elif loop is self.lanes and whole:
-                self._vector_loop(stack)
+                self._vector_loop(stack, opened=not self.masked)
             elif whole and k >= tile and loop.count is not None:
                 self._constant_loop(loop, stack)
             else:
@@ -455,11 +466,21 @@ class Tile:
         """``operands``: vectors that are loaded already, by the number of their access."""
         assert self.vectors is not None
         printer = VectorPrinter(self.context, self.vectors, operands=operands)
-        body = self.n.program.hom.scalar.body
-        if not straight_line(body):
-            MaskedText(printer, self.out).write(body)
-            body = ()
-        for name, t, value in named_values(body):
+        if not self.masked:
+            self._write_vector_point(printer)
+            return
+        assert self.lanes is not None
+        text = MaskedText(printer, self.out, self.vector_counter, self.lanes.count or 1)
+        with self.out.block(""), ExitStack() as stack:
+            self.out.rows[-1] = "  " * (self.out.indent - 1) + "{"
+            text.write(self.n.program.hom.scalar.body)
+            self._open_vector_loop(stack)
+            self._write_vector_point(printer)
+
+    def _write_vector_point(self, printer: VectorPrinter) -> None:
+        """One vector of the scalar function's values, combined or stored."""
+        assert self.vectors is not None
+        for name, t, value in () if self.masked else named_values(self.n.program.hom.scalar.body):
             if printer.varies(value):
                 self.out.add(f"const {self.vectors.type(t)} {name} = {printer.vector(value)};")
                 printer.variables[name] = name
