@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from certify import stages, traces
@@ -207,7 +208,8 @@ def same_computations(
             source.memory.cells[name, 0] = x
         allowed = source.memory.touched | {(s.name, 0) for s in nest.scalars}
         got = traces.Run(terms, budget, before.copy(), values, allowed, strict)
-        traces.run_steps(steps, got)
+        with _faults():
+            traces.run_steps(steps, got)
         return traces.difference(terms, source.memory, got.memory, watched)
 
     def usable(params: dict[str, Value]) -> bool:
@@ -231,7 +233,8 @@ def same_stages(program: MdhProgram, lowered: Lowered, known: Known, subject: st
         whole = traces.Run(terms, budget, before.copy(), dict(values))
         traces.run_program(program, whole)
         got = traces.Run(terms, budget, before.copy(), dict(values), set(whole.memory.touched))
-        traces.run_stages(program, lowered, got)
+        with _faults():
+            traces.run_stages(program, lowered, got)
         return traces.difference(terms, whole.memory, got.memory, list(types))
 
     def usable(params: dict[str, Value]) -> bool:
@@ -241,6 +244,15 @@ def same_stages(program: MdhProgram, lowered: Lowered, known: Known, subject: st
 
     params = tuple((p.name, p.type) for p in program.params)
     return Comparison(params, once, usable).compared(subject, STAGES)
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    """What has a value in the source has one in what stands for it."""
+    try:
+        yield
+    except EvaluationError as error:
+        raise traces.Fault(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
