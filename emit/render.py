@@ -32,6 +32,7 @@ from emit.host_text import (
 from emit.kernel_text import Allocation, Context, Lines, Names
 from emit.linear_text import LinearText
 from emit.nest_text import NestText
+from emit.prefix_text import SIZES, shift_macros
 from emit.scan_text import ScanText
 from lowering.lower import HistogramNest, Lowered, Nest, is_linear_recurrence, lower, size_name
 from lowering.machine import Machine
@@ -147,12 +148,17 @@ def emit_openmp(request: KernelRequest) -> Kernel:
             allocations=memory,
             scalars=[{"name": b.name, "type": _element(b)} for b in scalars],
             body=text.body.rows,
-            keeps=any("MDH_KEEP(" in row for row in text.body.rows),
-            stores=any("MDH_STORE(" in row for row in text.body.rows),
+            keeps=_uses(text, "MDH_KEEP("),
+            macros=[x for n in SIZES if _uses(text, f"MDH_LAST_{n}(") for x in shift_macros(n)],
+            stores=_uses(text, "MDH_STORE("),
         )
     )
     call = f"{request.name}({', '.join([*map(_argument, params), *(_address(b, written) for b in buffers)])})"
     return Kernel(request.name, rendered, call, tuple(text.lowered))
+
+
+def _uses(text: _Body, macro: str) -> bool:
+    return any(macro in row for row in text.body.rows)
 
 
 class _Body:

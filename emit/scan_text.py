@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -15,6 +16,7 @@ from emit.c_text import c_type, constant
 from emit.cells_text import all_of, when_stored
 from emit.kernel_text import Allocation, Context, Lines, repeats_right
 from emit.nest_text import NestText
+from emit.prefix_text import PrefixText, in_vectors
 from lowering.lower import Nest, ScanNest, size_name
 from mdh_core.expr import Call, walk
 from mdh_core.ir import Store, keeps_if_empty
@@ -106,7 +108,13 @@ class ScanText:
         before = self.context.at[self.scan.dim]
         if not store and seeded and (reduction := self._simd_reduction(carry)):
             self.out.add(reduction)
-        with self.out.block(f"for (long {v} = {start}; {v} < {end}; {v}++)"), ExitStack() as stack:
+        whole = store and seeded and self.in_vectors
+        if whole:
+            self.out.add(f"long {v} = {start};")
+            prefix = PrefixText(self.program, self.scan.dim, self.context, self.out)
+            prefix.write(carry[0], v, end, self._inner_stores, self._is_guarded)
+        begin = "" if whole else f"long {v} = {start}"
+        with self.out.block(f"for ({begin}; {v} < {end}; {v}++)"), ExitStack() as stack:
             self.context.at[self.scan.dim] = v
             body = self.program.hom.scalar.body
             if body:
@@ -130,6 +138,22 @@ class ScanText:
             if store:
                 self._store(carry, last=False, at=v)
         self.context.at[self.scan.dim] = before
+
+    @functools.cached_property
+    def in_vectors(self) -> bool:
+        """Whether running values have a vector form: it is written once, to see."""
+        if not in_vectors(self.program, self.scan.dim):
+            return False
+        return PrefixText(self.program, self.scan.dim, self.context, Lines()).write(
+            "carry", "i", "end", self._inner_stores, self._is_guarded
+        )
+
+    @property
+    def _inner_stores(self) -> list[Store]:
+        return [s for s in self.program.out.stores if self.scan.dim not in s.at_last]
+
+    def _is_guarded(self, s: Store) -> bool:
+        return bool(s.at_last) or when_stored(self.program, s, s.value)[0] is not None
 
     def _simd_reduction(self, carry: list[str]) -> str:
         """The directive that lets a block's total be computed in lanes, for operators that OpenMP knows."""
@@ -240,7 +264,7 @@ class ScanText:
         alone     for one block, from ``start`` to ``end``, given the text of its number
         """
         names, n = self.context.names, size_name(self.scan.dim)
-        chains = 1 if self.program.hom.scalar.body else CHAINS
+        chains = 1 if self.program.hom.scalar.body or self.in_vectors else CHAINS
         group = names.new("b")
         self.out.add(f"#pragma omp parallel for schedule(static) if ({n} > {4 * block})")
         with self.out.block(f"for (long {group} = 0; {group} < {count}; {group} += {chains})"):

@@ -91,6 +91,49 @@ def _params(p: MdhProgram, rng: random.Random) -> dict:  # type: ignore[type-arg
     return params
 
 
+SCANS = {
+    "sum": ("float", "s += a[i]; b[i] = s;"),
+    "sum of doubles": ("double", "s += a[i] * 2; b[i] = s + 1;"),
+    "in place": ("int", "s += a[i]; a[i] = s;"),
+    "product": ("unsigned", "s *= a[i]; b[i] = s;"),
+    "largest": ("double", "s = a[i] > s ? a[i] : s; b[i] = s;"),
+    "smallest": ("int", "s = a[i] < s ? a[i] : s; b[i] = s;"),
+    "bits": ("long", "s ^= a[i]; b[i] = s;"),
+    "before and after": ("float", "c[i] = s + a[i]; s += a[i]; b[i] = s;"),
+    "with an operand": ("float", "s += a[i]; b[i] = s * c[i];"),
+}
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("name", SCANS)
+def test_running_values_in_vectors(compiler: str, name: str, tmp_path: Path) -> None:
+    """Groups of whole vectors and what is left of them, in one block and in several."""
+    t, body = SCANS[name]
+    text = f"void f(int n, {t} s, {t} *restrict a, {t} *restrict b, {t} *restrict c)\n{{\n#pragma mdh\n"
+    text += f"    for (int i = 0; i < n; i++) {{ {body} }}\n}}\n"
+    nest = read(SourceFile("f.c", text.encode()), CompileCommand(directory=str(tmp_path))).nests[0]
+    programs = lift(nest).programs
+    p = next(q for q in programs if q.hom.dims_of("ps"))
+    rng = random.Random(name)
+    cases, vectors = [], 0
+    for n in (1, 15, 31, 32, 63, 64, 65, 128, 300):
+        params = {q.name: n if q.name == "n" else 2 for q in p.params}
+        case, _ = _case(p, rng, "default", params)
+        for b in case.buffers.values():
+            b.data[:] = [type(x)(rng.randrange(1, 5)) for x in b.data]
+        expected = copy_of(case.buffers)
+        run(p, params, expected)
+        for block in (16, 70, 1000):
+            point = {"threads": "i", "block_i": block}
+            sizes = (case.program.sizes(integers(case.params)),)
+            (c,) = configuration_at((case.program,), GENERIC, sizes, point)
+            cases.append((replace(case, configuration=c, buffers=copy_of(case.buffers)), copy_of(expected)))
+            vectors += "MDH_UP_" in emit_openmp(KernelRequest("k", "f", (case.program,), (c,), GENERIC)).text
+    assert vectors >= 20
+    for flags in (FLAGS, WIDE):
+        _check(cases, tmp_path, compiler=compiler, flags=flags)
+
+
 LANES = {
     "collatz": """int v = a[i], m = 0;
         while (v > 1 && m < 60) { if (v & 1) v = 3 * v + 1; else v = v >> 1; m++; }
