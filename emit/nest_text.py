@@ -57,6 +57,10 @@ def _power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
 
 
+# bytes of a row: at its ends, ordinary stores and those past the caches meet in one line, which costs a lot
+_SHORTEST_ROW = 4096
+
+
 class NestText(CellsText):
     """Writes one nest into ``out``."""
 
@@ -125,7 +129,10 @@ class NestText(CellsText):
             if self._streamed(b, inner[-1]) is None:
                 continue
             t = self.program.buffer(b).type
-            large = f"{cells}*sizeof({c_type(t)}) > {self.context.cache // 2}.0"
+            size, row = f"sizeof({c_type(t)})", min(_SHORTEST_ROW, self.context.cache)
+            large = f"{cells}*{size} > {self.context.cache // 2}.0"
+            if row:
+                large += f" && {size_name(inner[-1].dim)}*{size} >= {row}"
             self.masks[b] = self.context.names.new(f"{b}_mask")
             bits = f"{large} ? MDH_VECTOR_BYTES - 1 : (__UINTPTR_TYPE__)-1"
             self.out.add(f"const __UINTPTR_TYPE__ {self.masks[b]} = {bits};")

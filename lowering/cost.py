@@ -244,6 +244,9 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
         s in (0, 1) or packs[a.buffer] is not None for a, s in strides(f, vector)
     )
     speed = float(min(v, lanes)) if works else 0.7
+    if works and not straight_line(f.program.hom.scalar.body):
+        # vectors side by side hide how long each value takes; more lanes wait longer for the last one
+        speed *= vectors / (vectors + 1) if vectors <= 4 else 0.75
     if f.pw:
         chains = live if works else rows
         speed *= chains / (chains + 4)  # additions wait for those before; measured on matrix products
