@@ -333,7 +333,10 @@ class NestText(CellsText):
                 tied = [r for r in self.outer_rows if len(r.names & variables.keys()) > 1]
                 if empty := self.domain.nowhere(tied, self.nest.loops[last:], self.context.at):
                     self.out.add(f"if ({empty}) continue;")
+                at = len(self.out.rows)
                 self._level(last)
+                if any("MDH_STORE(" in row for row in self.out.rows[at:]):
+                    self.out.add("MDH_STORED();")  # each thread's own; not every barrier orders them
         self.context.at = saved
         self.slots.clear()
 
