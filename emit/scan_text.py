@@ -142,7 +142,7 @@ class ScanText:
     @functools.cached_property
     def in_vectors(self) -> bool:
         """Whether running values have a vector form: it is written once, to see."""
-        if not in_vectors(self.program, self.scan.dim):
+        if not self._inner_stores or not in_vectors(self.program, self.scan.dim):
             return False
         return PrefixText(self.program, self.scan.dim, self.context, Lines()).write(
             "carry", "i", "end", self._inner_stores, self._is_guarded
