@@ -363,20 +363,21 @@ def assigned_names(node: Node) -> dict[str, list[int]]:
 def assigned_outside(node: Node) -> dict[str, list[int]]:
     """The same of variables that are declared around the node; inner ones may have their names."""
     out: dict[str, list[int]] = {}
-    _collect(node, set(), out)
+    # nodes with the names that the open blocks declare; a name joins them when its declaration is over
+    waiting: list[tuple[Node | str, set[str]]] = [(node, set())]
+    while waiting:
+        n, own = waiting.pop()
+        if isinstance(n, str):
+            own.add(n)
+            continue
+        target = _assigned(n)
+        if target is not None and target.name not in own:
+            out.setdefault(target.name, []).append(first_token(target) or 0)
+        if isinstance(n, c_ast.Decl) and n.name:
+            waiting.append((n.name, own))
+        inner = set(own) if isinstance(n, c_ast.Compound | c_ast.For) else own
+        waiting += [(child, inner) for _, child in reversed(n.children()) if child is not None]
     return out
-
-
-def _collect(node: Node, own: set[str], out: dict[str, list[int]]) -> None:
-    """``own``: names declared in the open blocks; a declaration adds to them."""
-    target = _assigned(node)
-    if target is not None and target.name not in own:
-        out.setdefault(target.name, []).append(first_token(target) or 0)
-    inner = set(own) if isinstance(node, c_ast.Compound | c_ast.For) else own
-    for _, child in node.children():
-        _collect(child, inner, out)
-    if isinstance(node, c_ast.Decl) and node.name:
-        own.add(node.name)
 
 
 def _assigned(n: Node) -> Node | None:
