@@ -30,7 +30,7 @@ from mdh_core.expr import (
     variables,
     walk,
 )
-from mdh_core.ir import Dim, MdhProgram, Store
+from mdh_core.ir import Dim, MdhProgram, Store, keeps_if_empty
 
 POINTS = "each point once"
 INDEX_SET = "index set of the program"
@@ -325,12 +325,6 @@ def loads(e: Expr | None) -> list[tuple[str, tuple[Affine, ...]]]:
 _Use = tuple[str, Visit, tuple[Affine, ...], tuple[Constraint, ...]]
 
 
-def keeps(program: MdhProgram, s: Store) -> bool:
-    """Where nothing contributes, the cell is left as it was."""
-    start = None if s.plain is None else program.out.initial[s.plain]
-    return isinstance(start, Load) and loads(start) == [(s.buffer, s.index)]
-
-
 def _bounds(program: MdhProgram, known: Known, context: System) -> str | None:
     """Every cell is inside of the extents, as far as these are known, or the source touches it."""
     touched = dict(known.touched)
@@ -338,7 +332,7 @@ def _bounds(program: MdhProgram, known: Known, context: System) -> str | None:
     uses: list[_Use] = [(a.buffer, here, a.index, ()) for a in program.inp.accesses if not a.conditional]
     always: set[int] = set()  # components that are stored even where nothing contributes
     for s in program.out.stores:
-        at = here if keeps(program, s) else there
+        at = here if keeps_if_empty(s, program.out.initial) else there
         last = tuple(_last(program, s, at))
         uses.append((s.buffer, at, s.index, last))
         uses += [(b, at, i, last) for b, i in loads(s.value)]

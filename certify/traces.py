@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from certify.stages import keeps
 from certify.terms import Terms, wrapped
 from certify.values import Budget, Env, Index, Traced, alike
 from lifter.loop_nest import Loop, LoopNest, NestStmt
@@ -49,7 +48,7 @@ from mdh_core.expr import (
     variables,
     walk,
 )
-from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Step, Store
+from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Step, Store, keeps_if_empty
 
 Position = int | Index
 Where = tuple[str, Position]
@@ -371,7 +370,7 @@ class ProgramRun:
         self, position: Mapping[str, int], value: Values | None, stores: Sequence[Store]
     ) -> list[tuple[Where, Traced]]:
         """What is stored for the combined contributions to a position (None: there are none)."""
-        due = [s for s in stores if value is not None or not keeps(self.program, s)]
+        due = [s for s in stores if value is not None or not keeps_if_empty(s, self.program.out.initial)]
         return self.writes(position, self.with_initial(position, value), due) if due else []
 
     def with_initial(self, position: Mapping[str, int], value: Values | None) -> Values | None:
@@ -575,7 +574,7 @@ def _run_scan(scan: ScanNest, known: ProgramRun) -> None:
     everywhere = [s for s in program.out.stores if scan.dim not in s.at_last]
     at_end = [s for s in program.out.stores if scan.dim in s.at_last]
     n = known.sizes[scan.dim]
-    if n == 0 and all(keeps(program, s) for s in at_end):
+    if n == 0 and all(keeps_if_empty(s, program.out.initial) for s in at_end):
         return
     for i in itertools.product(*(range(known.sizes[d]) for d in rows)):
         row = dict(zip(rows, i, strict=True))
