@@ -256,9 +256,9 @@ class CellsText:
         if self.function is None or any(x is None for x in initials):
             return results
         combined = self.context.combined(self.function, [str(x) for x in self._named(initials)], results)
-        if len(results) == 1:
+        if all(s.plain is not None for s in self.program.out.stores) and len(results) == 1:
             return combined
-        return self._named(combined)
+        return self._named(combined)  # parts of larger expressions
 
     def _named(self, texts: list[str] | list[str | None]) -> list[str]:
         """Constants for texts that are more than a name, so that they are evaluated once."""

@@ -12,6 +12,8 @@ The written shape, for a matrix product with blocks in i and j on threads and k 
               acc = unfinished cells        ("seeded"), or identities ("fresh")
               for (long k = ...) acc += A * B
               cells = acc
+            } else if (it can be moved back to be whole) {
+              the same, but only the cells that are the tile's own are stored
             } else { the same with clipped loops and scalars }
 
 Unfinished cells are kept as ``Nest.results`` says; the first visit of a cell starts from the
@@ -20,6 +22,7 @@ initial value, the last one is followed by the epilogue (or a finishing pass doe
 
 from __future__ import annotations
 
+import functools
 import math
 from contextlib import ExitStack
 from dataclasses import replace
@@ -68,6 +71,10 @@ class NestText(CellsText):
         super().__init__(nest, context, out)
         self.scope = nest.accumulate if self.function is not None else nest.tile
         self.began: dict[str, str] = {}  # where a thread's share of a dimension begins
+        # dimensions whose tile was moved back to be whole: where its own cells begin
+        self.moved: dict[str, str] = {}
+        self.fitting: set[str] = set()  # dimensions that are known to be as long as a tile
+        self.packed_from: dict[str, str] = {}  # what copies of inputs hold begins there
         self.masks: dict[str, str] = {}  # per buffer: bits that are 0 in addresses to write past the caches
         # a cell to which nothing contributes is stored all the same: by the local tile
         self.outer_rows = self.domain.positions if nest.results == "direct" else self.domain.rows
@@ -158,7 +165,7 @@ class NestText(CellsText):
     # ------------------------------------------------------------------ loops before the local tile
 
     def _level(self, k: int) -> None:
-        saved = dict(self.context.places)
+        saved, packed = dict(self.context.places), dict(self.packed_from)
         with ExitStack() as stack:
             for pack in self.nest.packs:
                 if pack.at == k and k <= self.scope:
@@ -172,7 +179,7 @@ class NestText(CellsText):
             else:
                 with self._loop(k):
                     self._level(k + 1)
-        self.context.places = saved
+        self.context.places, self.packed_from = saved, packed
 
     def _variable(self, loop: Loop) -> str:
         """The last loop over a dimension has its source name."""
@@ -190,6 +197,8 @@ class NestText(CellsText):
         return (
             k == self.scope - 1
             and loop.dim in self.concatenated
+            and not self._is_moved(k)
+            and not self.moved
             and any(x.dim == loop.dim for x in inner)
             and loop_range(inner, loop.dim) == loop.size
             and self.ordered(loop.dim)
@@ -304,7 +313,74 @@ class NestText(CellsText):
         stack.callback(self.context.at.__setitem__, loop.dim, start)
         stack.callback(self.began.__setitem__, loop.dim, self.began.get(loop.dim, "0"))
         self.began[loop.dim] = start
+        if self._is_moved(k):
+            self._move(k)
+            stack.callback(self.moved.pop, loop.dim)
         return stack
+
+    # ------------------------------------------------------------------ tiles on the border
+
+    def _is_moved(self, k: int) -> bool:
+        """Whether loop ``k`` is the last over a dimension before the tile, and its last tile is moved back.
+
+        The tile then reads operands of cells that are not its own, which exist, and does not store these.
+        """
+        loop, inner = self.nest.loops[k], self.nest.loops[self.scope :]
+        own = [x for x in inner if x.dim == loop.dim]
+        return (
+            self._moves_tiles
+            and k < self.scope
+            and loop.dim in self.concatenated
+            and bool(own)
+            and all(x.dim != loop.dim for x in self.nest.loops[k + 1 : self.scope])
+            and loop.size == loop_range(own, loop.dim) == math.prod(x.count or 0 for x in own) > 1
+            and not self.whole(loop, loop.size)
+        )
+
+    @functools.cached_property
+    def _moves_tiles(self) -> bool:
+        inner = self.nest.loops[self.scope :]
+        return (
+            self.function is not None
+            and not self.domain.rows
+            and not self._keeps_order
+            and not self._may_repeat_points()
+            and self._has_vectors(inner)
+        )
+
+    def _move(self, k: int) -> None:
+        """A tile that would be clipped begins earlier, but not before what copies of inputs hold."""
+        loop = self.nest.loops[k]
+        d, n = loop.dim, size_name(loop.dim)
+        own, least = self.context.at[d], self.packed_from.get(d, "0")
+        start = self.context.names.new(f"{d}_start")
+        last = f"{n} - {loop.size}"
+        last = f"({last} > {least} ? {last} : {least})"
+        self.out.add(f"const long {start} = {own} + {loop.size} <= {n} ? {own} : {last};")
+        self.moved[d], self.context.at[d] = own, start
+        if least == "0" and (self.program.dim(d).size.constant or 0) >= loop.size:
+            self.fitting.add(d)
+
+    def _moved_tile(self, inner: tuple[Loop, ...], tiled: list[Loop], vectors: Vectors | None) -> None:
+        """A tile of which some dimensions may have been moved: whole, whole but not all its own, or clipped."""
+        own = " && ".join(f"{self.context.at[d]} == {at}" for d, at in self.moved.items())
+        whole = self._whole_condition(tiled)
+        if vectors is None or whole == "0":
+            self._clipped_where_it_was(inner)
+            return
+        with self.out.block(f"if ({self._conjunction(own, whole)})"):
+            self._version(inner, full=True, vectors=vectors)
+            self.out.middle(f"}} else if ({whole}) {{" if whole else "} else {")
+            Tile(self, inner, True, vectors, guard=[]).write()
+            if whole:
+                self.out.middle("} else {")
+                self._clipped_where_it_was(inner)
+
+    def _clipped_where_it_was(self, inner: tuple[Loop, ...]) -> None:
+        before = dict(self.context.at)
+        self.context.at |= self.moved
+        self._version(inner, full=False, vectors=None)
+        self.context.at = before
 
     def _threads(self) -> None:
         """Loops whose iterations are shared; none of their bounds depends on another of them."""
@@ -334,7 +410,12 @@ class NestText(CellsText):
                 if empty := self.domain.nowhere(tied, self.nest.loops[last:], self.context.at):
                     self.out.add(f"if ({empty}) continue;")
                 at = len(self.out.rows)
+                moved = [k for k in range(first, last) if self._is_moved(k)]
+                for k in moved:
+                    self._move(k)
                 self._level(last)
+                for k in moved:
+                    del self.moved[self.nest.loops[k].dim]
                 if any("MDH_STORE(" in row for row in self.out.rows[at:]):
                     self.out.add("MDH_STORED();")  # each thread's own; not every barrier orders them
         self.context.at = saved
@@ -404,6 +485,8 @@ class NestText(CellsText):
             there.at = {v: v if b == "0" else f"{b} + {v}" for v, b in zip(variables, bases, strict=True)}
             out.add(f"{here.subscript(pack.buffer, index)} = {there.subscript(pack.buffer, index)};")
         context.places[pack.buffer] = target
+        used = {n for a in accesses for x in a.index for n in x.names}
+        self.packed_from |= {d: self.context.at[d] for d in used & self.concatenated}
 
     def _box(self, accesses: list[Access], d: int, inner: tuple[Loop, ...]) -> tuple[str, str]:
         """First index and number of indices of one buffer dimension, clipped at the sizes."""
@@ -456,6 +539,9 @@ class NestText(CellsText):
         inside = self.domain.throughout(self.domain.positions, tiled, self.context.at)
         full = self._conjunction(whole, inside)
         vectors = self._vectors(inner)
+        if self.moved:
+            self._moved_tile(inner, tiled, vectors)
+            return
         if inside is None and whole not in (None, "0") and self._may_repeat_points():
             self._shifted_tile(inner, tiled, vectors)
             return
@@ -531,6 +617,8 @@ class NestText(CellsText):
         for dim in dict.fromkeys(loop.dim for loop in tiled):
             span = loop_range(tiled, dim)
             assert span is not None
+            if dim in self.moved and dim in self.fitting:
+                continue
             known = self.program.dim(dim).size.constant
             if known is not None and known < span:
                 return "0"
@@ -544,6 +632,12 @@ class NestText(CellsText):
 
     def _vectors(self, inner: tuple[Loop, ...]) -> Vectors | None:
         """The vector types, if the innermost loop runs over lanes and its code has a vector form."""
+        if not self._has_vectors(inner):
+            return None
+        lanes = self.context.names.new("lanes")
+        return Vectors(inner[-1].dim, lanes, lanes.replace("lanes", "v"))
+
+    def _has_vectors(self, inner: tuple[Loop, ...]) -> bool:
         last = inner[-1] if inner else None
         t = self.types[0]
         if (
@@ -556,18 +650,16 @@ class NestText(CellsText):
             or not (straight_line(body := self.program.hom.scalar.body) or has_masked_form(body))
             or any(a.conditional for a in self.program.inp.accesses)
         ):
-            return None
+            return False
         if self.function is not None and self.function.identity is None:
-            return None
+            return False
         if self.counted or (self.ragged and self._keeps_order):
-            return None
-        lanes = self.context.names.new("lanes")
-        vectors = Vectors(last.dim, lanes, lanes.replace("lanes", "v"))
+            return False
         try:
-            self._try_vectors(vectors)
+            self._try_vectors(Vectors(last.dim, "lanes", "v"))
         except NotVector:
-            return None
-        return vectors
+            return False
+        return True
 
     @property
     def lane_bytes(self) -> int:

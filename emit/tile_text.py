@@ -9,7 +9,7 @@ before the visit, or ``fresh``, from the identity, and then the prior value join
 On the border of a domain, the clipped version visits its points and no others.  Vectors meet the border in
 two ways.  Where only some points of a step contribute, these are added to ``tail``, scalars that join the
 vectors at the end.  Where some cells of the tile are outside (``guard``), they are computed with the
-others but not stored.
+others but not stored.  The same holds for a tile on the border of the sizes that was moved back.
 """
 
 from __future__ import annotations
@@ -547,7 +547,8 @@ class Tile:
                 self._finish_cell([self._acc(c) for c in range(len(self.types))], fresh)
             return
         if self.reduces_lanes:
-            with self._cells(vector_axis=False, every=False):
+            with self._cells(vector_axis=False, every=False) as stack:
+                self._only_own(stack)
                 self._finish_cell(self._folded(), fresh=True)
             return
         if self.tail:
@@ -591,9 +592,17 @@ class Tile:
             for c, (name, t) in enumerate(zip(copies, self.types, strict=True)):
                 target = f"{name}{at}[{self.vector_counter}*{self.vectors.lanes}]"
                 self.out.add(f"*({self.vectors.unaligned(t)} *)&{target} = {self._acc(c)};")
-        with self._cells(vector_axis=False, every=False, scalars=True):
+        with self._cells(vector_axis=False, every=False, scalars=True) as stack:
             at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.cell_axes)
+            self._only_own(stack)
             self._finish_cell([f"{name}{at}" for name in copies], fresh)
+
+    def _only_own(self, stack: ExitStack) -> None:
+        """Of a tile that was moved, the cells where it was."""
+        moved = self.n.moved.items() if self.guarded else ()
+        if moved:
+            test = " && ".join(f"{self.context.at[d]} >= {at}" for d, at in moved)
+            stack.enter_context(self.out.block(f"if ({test})"))
 
     def _folded(self) -> list[str]:
         """All lanes of a reduced dimension (and the scalar tail) as one value per component.
