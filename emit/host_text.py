@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from emit.c_text import Printer
 from emit.kernel_text import Context, Lines, Names
@@ -63,6 +63,42 @@ def extreme(a: Affine, dims: Mapping[str, Size], loops: Loops, largest: bool) ->
     for loop in reversed(loops):
         a = _at_end(a, loop.iterator, loop.size, largest)
     return a
+
+
+_MOST_BOUNDS = 8
+_USUAL = 1000  # of every name, to tell which bound is the tighter one
+
+
+def tightest(
+    a: Affine, dims: Mapping[str, Size], loops: Loops, rows: Sequence[Affine], largest: bool
+) -> Affine:
+    """A bound as ``extreme`` gives it, or a tighter one that follows from the domain.
+
+    before   -i + w + 1  at most, where  i in [0, n), w in [0, 2*n - 2) and i + n - w - 2 >= 0
+    after    n - 1  (from i >= w + 2 - n); 2*n - 2  (from i >= 0, w <= 2*n - 3) is a bound, too
+
+    rows   >= 0 at every point
+    """
+    order = [*reversed([*dims]), *(x.iterator for x in reversed(loops))]
+    found = [extreme(a, dims, loops, largest)]
+    waiting = [(a, frozenset[str]())]
+    for _ in range(_MOST_BOUNDS * len(order)):
+        if not waiting or len(found) >= _MOST_BOUNDS:
+            break
+        now, gone = waiting.pop()
+        name = next((n for n in order if now.coefficient(n) and n not in gone), None)
+        if name is None:
+            found += [now] if not now.names & set(order) else []
+            continue
+        upper, gone = (now.coefficient(name) > 0) == largest, gone | {name}
+        size = dims.get(name) or next(x.size for x in loops if x.iterator == name)
+        waiting.append((_at_end(now, name, size, largest), gone))
+        for r in rows:
+            c = r.coefficient(name)
+            if c == (-1 if upper else 1) and not r.names & (gone - {name}):
+                waiting.append((now.substitute({name: Affine.of(name) - r * c}), gone))
+    usual = {n: _USUAL for x in found for n in x.names}
+    return (min if largest else max)(found, key=lambda x: x.evaluate(usual))
 
 
 def _at_end(a: Affine, name: str, size: Size, largest: bool) -> Affine:

@@ -6,17 +6,18 @@ import json
 import math
 import random
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from emit.c_text import c_type
-from emit.host_text import leaves
+from emit.host_text import leaves, tightest
 from emit.render import Kernel, KernelRequest, emit_openmp
 from lifter.fusion import fused
 from lowering.cost import default_point
+from lowering.host_tiles import HostTiles
 from lowering.machine import GENERIC, OPENMP_L3_SIMD, OPENMP_REG_SIMD, Machine
 from lowering.parameters import Configuration, random_configuration
 from lowering.point import configuration_at
@@ -41,6 +42,7 @@ from mdh_core.expr import (
 )
 from mdh_core.interpreter import BufferValue, run_steps
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Sequential, Size, Step, programs_of
+from mdh_core.polytope import rows_of
 from mdh_lift import iterations
 from mdh_lift.subject import element_counts
 from tests.emitted import FLAGS, _literal, _printed, _value
@@ -119,7 +121,11 @@ def dominant(rng: random.Random, n: int) -> BufferValue:
 
 
 def kernel_of(
-    case: Case, configurations: Sequence[Configuration], machine: Machine = GENERIC, name: str = "kernel"
+    case: Case,
+    configurations: Sequence[Configuration],
+    machine: Machine = GENERIC,
+    name: str = "kernel",
+    host_tiles: tuple[HostTiles | None, ...] = (),
 ) -> Kernel:
     known = {n: Param(n, INT32, n) for n in case.params}
     return emit_openmp(
@@ -131,6 +137,7 @@ def kernel_of(
             machine,
             temporaries=case.temporaries,
             params=tuple(known.values()),
+            host_tiles=host_tiles,
         )
     )
 
@@ -182,10 +189,16 @@ def close(a: Value, b: Value) -> bool:
     return a == b or (a != a and b != b) or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
 
 
-def check(case: Case, configurations: Sequence[Configuration], directory: Path, machine: Machine) -> None:
+def check(
+    case: Case,
+    configurations: Sequence[Configuration],
+    directory: Path,
+    machine: Machine,
+    host_tiles: tuple[HostTiles | None, ...] = (),
+) -> None:
     expected = {n: b.copy() for n, b in case.data.items()}
     run_steps(case.steps, case.params, expected)
-    kernel = kernel_of(case, configurations, machine)
+    kernel = kernel_of(case, configurations, machine, host_tiles=host_tiles)
     answer = run_kernel(case, kernel, directory)
     assert answer.pop("returned") == 1
     assert "outside" not in answer, answer["outside"]
@@ -474,3 +487,66 @@ def test_element_counts_over_all_iterations() -> None:
                     reached["y"] = max(reached["y"], 2 * k + i + 1)
         counts = element_counts(nest, {"n": n, "k": 0, "t": 0})
         assert counts == {name: max(1, count) for name, count in reached.items()}, n
+
+
+WAVEFRONTS = """
+    for (int i = n - 1; i >= 0; i--)
+        for (int j = i + 1; j < n; j++) {
+            int best = t[i*n + j - 1] > t[(i + 1)*n + j] ? t[i*n + j - 1] : t[(i + 1)*n + j];
+            for (int k = i + 1; k < j; k++)
+                best = best > t[i*n + k] + t[(k + 1)*n + j] ? best : t[i*n + k] + t[(k + 1)*n + j];
+            t[i*n + j] = best + b[j];
+        }
+""", """
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j <= i; j++)
+            t[i*n + j] = b[i - j] + b[j];
+""", """
+    for (int k = 0; k < n; k++)
+        for (int i = k + 1; i < n; i++)
+            for (int j = k + 1; j < n; j++)
+                t[i*n + j] -= t[i*n + k]*t[k*n + j];
+"""  # fmt: skip
+
+
+@pytest.mark.parametrize("body", WAVEFRONTS)
+def test_reach_of_indices(body: str) -> None:
+    """No index goes beyond its bounds, which ask for no cells that the nest does not have."""
+    nest = lifted(f"void f(int n, int *t, const int *b)\n{{\n#pragma mdh\n{body}\n}}\n")
+    assert nest.status == "lifted", nest.diagnostics
+    n = 6
+    for program, loops in iterations.placed(nest.program):
+        dims = {d.name: d.size for d in program.hom.dims}
+        kept = {d.name for d in program.hom.dims if program.op(d.name).kind == "cc"}
+        every = rows_of(program.hom.domain)
+        rows = [r for r in every if not r.names - kept - {"n"} - {x.iterator for x in loops}]
+        uses = [(a.buffer, x, every) for a in program.inp.accesses for x in a.index]
+        uses += [(s.buffer, x, rows) for s in program.out.stores for x in s.index]
+        points = list(_points(program, loops, {"n": n}))
+        for buffer, index, holding in uses:
+            found = [index.evaluate(p) for p in points if all(r.evaluate(p) >= 0 for r in holding)]
+            fixed = {d: s for d, s in dims.items() if s.span.names <= {"n"}}
+            known = {"n": n} | {f"{d}_size": s.evaluate({"n": n}) for d, s in fixed.items()}
+            low, high = (
+                tightest(index, dims, loops, holding, largest).evaluate(known) for largest in (False, True)
+            )
+            assert not found or low <= min(found), (buffer, str(index))
+            assert not found or max(found) <= high, (buffer, str(index))
+            assert low >= -1 and high <= n, (buffer, str(index), low, high)
+
+
+def _points(
+    program: MdhProgram, loops: Sequence[HostLoop], known: Mapping[str, int]
+) -> Iterator[dict[str, int]]:
+    """Every point of the box in every iteration of the host loops."""
+    spaces = [(x.iterator, x.size) for x in loops] + [(d.name, d.size) for d in program.hom.dims]
+
+    def over(rest: list[tuple[str, Size]], at: dict[str, int]) -> Iterator[dict[str, int]]:
+        if not rest:
+            yield at
+            return
+        (name, size), *others = rest
+        for v in range(size.evaluate(at)):
+            yield from over(others, at | {name: v})
+
+    yield from over(spaces, dict(known))

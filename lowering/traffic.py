@@ -1,0 +1,176 @@
+"""Bytes that a point of the search space moves between the caches, from the cells its loops touch.
+
+    footprint   lines of a buffer that a group of loops touches, from the coverage of its dimensions
+    reach       the largest group of inner loops whose footprints fit in a cache together
+    moved       what comes into the cache: the footprint at its reach, once per iteration of the loops around;
+                the loop just around it leaves what does not depend on it where it is
+
+Rows at distances that are multiples of a large power of two share the sets of a cache: they count as if they
+were as long as the greatest such power that divides all distances, up to the size of a way.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lowering.facts import Facts
+from mdh_core.expr import Affine
+from mdh_core.ir import Buffer, MdhProgram
+
+LINE = 64
+WAY = 4096  # bytes of a way of the first cache: lines at this distance share a set
+STREAMS = 32  # rows that are fetched ahead at a time
+_USED = 0.75  # of a cache, before what is needed again is thrown out
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A buffer as the loops of a program touch it.
+
+    index    per dimension of the buffer its terms over the program's dimensions, and the span of constants
+    pitches  bytes between neighbours in each dimension; 0: not known
+    packed   up to this level a copy is used, with the buffer's cells side by side; None: there is none
+    """
+
+    index: tuple[tuple[tuple[tuple[str, int], ...], int], ...]
+    pitches: tuple[int, ...]
+    element: int
+    written: bool
+    packed: int | None = None
+
+    @property
+    def dims(self) -> frozenset[str]:
+        return frozenset(n for terms, _ in self.index for n, _ in terms)
+
+
+Level = tuple[str, float]  # dimension and trips, innermost loop first
+
+
+def uses(f: Facts) -> dict[str, Use]:
+    """The buffers of a program, each with what its accesses have in common."""
+    return dict(_uses(f.program, tuple(f.sizes.items())))
+
+
+@functools.lru_cache(maxsize=256)
+def _uses(program: MdhProgram, sizes: tuple[tuple[str, int], ...]) -> tuple[tuple[str, Use], ...]:
+    known = dict(sizes)
+    values: dict[str, Affine] = {}  # parameters that are sizes
+    for d in program.hom.dims:
+        span = d.size.span
+        if d.size.step == 1 and len(span.terms) == 1 and span.terms[0][1] == 1:
+            values[span.terms[0][0]] = Affine.number(known[d.name] - span.const)
+    indices: dict[str, list[tuple[Affine, ...]]] = {}
+    for a in program.inp.accesses:
+        indices.setdefault(a.buffer, []).append(a.index)
+    for s in program.out.stores:
+        indices.setdefault(s.buffer, []).append(s.index)
+    written = {s.buffer for s in program.out.stores}
+    return tuple(
+        (
+            name,
+            Use(
+                tuple(_axis([index[t] for index in found], known) for t in range(len(found[0]))),
+                _pitches(program.buffer(name), values),
+                program.buffer(name).type.size,
+                name in written,
+            ),
+        )
+        for name, found in indices.items()
+    )
+
+
+def _axis(indices: Sequence[Affine], dims: Mapping[str, int]) -> tuple[tuple[tuple[str, int], ...], int]:
+    terms: dict[str, int] = {}
+    for index in indices:
+        for d, c in index.terms:
+            if d in dims:
+                terms[d] = max(terms.get(d, 0), abs(c))
+    constants = [index.const for index in indices]
+    return tuple(sorted(terms.items())), max(constants) - min(constants)
+
+
+def _pitches(b: Buffer, values: Mapping[str, Affine]) -> tuple[int, ...]:
+    pitches, stride = [], 0 if b.strides is not None else b.type.size
+    for extent in reversed(b.extents):
+        pitches.append(stride)
+        extent = None if extent is None else extent.substitute(dict(values))
+        stride = stride * extent.const if extent is not None and extent.is_constant else 0
+    return tuple(reversed(pitches))
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Bytes in lines, bytes of the cache that they take up, and how many runs of neighbours they are.
+
+    Runs that are closer than a page count for less: what is fetched ahead and translated serves several.
+    """
+
+    lines: float
+    taken: float
+    runs: float
+    rows: float = 1.0
+
+
+def footprint(use: Use, covered: Mapping[str, float], packed: bool) -> Touched:
+    lengths = [1.0 + span + sum(c * (covered.get(d, 1) - 1) for d, c in terms) for terms, span in use.index]
+    if packed or not lengths:
+        size = max(math.prod(lengths) * use.element, LINE)
+        return Touched(size, size, 1.0)
+    run = lengths[-1] * use.element
+    rows = share = 1.0
+    apart = WAY
+    taken = max(run, LINE)
+    for length, pitch in zip(reversed(lengths[:-1]), reversed(use.pitches[:-1]), strict=True):
+        if pitch and run >= pitch and rows == 1.0:
+            run *= length  # whole rows follow each other
+            taken = run
+            continue
+        if rows == 1.0 and pitch:
+            share = min(1.0, pitch / WAY)
+        rows *= length
+        if length > 1:
+            apart = math.gcd(apart, pitch) if pitch else LINE
+    if rows > 4:
+        taken = max(taken, float(apart))
+    return Touched(rows * max(run, LINE), rows * taken, max(1.0, rows * share), rows if run < WAY else 1.0)
+
+
+def moved(
+    found: Sequence[Use], tile: Mapping[str, float], levels: Sequence[Level], cache: int, ahead: int = 0
+) -> tuple[float, float]:
+    """Bytes that come into a cache of one core over all iterations of the levels, and in how many runs.
+
+    ahead   how many of the levels are inside of a tile: where these go through more rows than hardware
+            fetches ahead, bytes count twice
+    """
+    streams = dict(tile)
+    for d, trips in levels[:ahead]:
+        streams[d] = streams.get(d, 1) * trips
+    late = [ahead > 0 and u.packed is None and footprint(u, streams, False).rows > STREAMS for u in found]
+    covered = dict(tile)
+    reach, inside, around = 0, _touched(found, covered, 0), None
+    for k, (d, trips) in enumerate(levels, 1):
+        covered[d] = covered.get(d, 1) * trips
+        around = _touched(found, covered, k)
+        if sum(t.taken for t in around) > _USED * cache:
+            break
+        reach, inside, around = k, around, None
+    total = runs = 0.0
+    for n, (use, t) in enumerate(zip(found, inside, strict=True)):
+        lines, pieces, rest = t.lines, t.runs, levels[reach:]
+        if rest and around is not None:
+            d, trips = rest[0]  # what one iteration shares with the next is still there
+            if d in use.dims:
+                lines, pieces = min(lines * trips, around[n].lines), min(pieces * trips, around[n].runs)
+            rest = rest[1:]
+        times = math.prod(trips for _, trips in rest) * (2 if use.written else 1) * (2 if late[n] else 1)
+        total += lines * times
+        runs += pieces * times
+    return total, runs
+
+
+def _touched(found: Sequence[Use], covered: Mapping[str, float], level: int) -> list[Touched]:
+    return [footprint(u, covered, u.packed is not None and level <= u.packed) for u in found]
