@@ -126,7 +126,7 @@ class Context:
     places: dict[str, Place] = field(default_factory=dict)
     results: dict[int, str] = field(default_factory=dict)  # component -> text
     allocations: list[Allocation] = field(default_factory=list)
-    cache: int | None = None  # bytes of the last cache
+    cache: int | None = None  # bytes from which on arrays do not stay in the caches
 
     # ------------------------------------------------------------------ places
 

@@ -137,7 +137,7 @@ class NestText(CellsText):
                 continue
             t = self.program.buffer(b).type
             size, row = f"sizeof({c_type(t)})", min(_SHORTEST_ROW, self.context.cache)
-            large = f"{cells}*{size} > {self.context.cache // 2}.0"
+            large = f"{cells}*{size} > {self.context.cache}.0"
             if row:
                 large += f" && {size_name(inner[-1].dim)}*{size} >= {row}"
             self.masks[b] = self.context.names.new(f"{b}_mask")
@@ -362,7 +362,7 @@ class NestText(CellsText):
             self.fitting.add(d)
 
     def _moved_tile(self, inner: tuple[Loop, ...], tiled: list[Loop], vectors: Vectors | None) -> None:
-        """A tile of which some dimensions may have been moved: whole, whole but not all its own, or clipped."""
+        """A tile that may have been moved: whole, whole with cells that are not its own, or clipped."""
         own = " && ".join(f"{self.context.at[d]} == {at}" for d, at in self.moved.items())
         whole = self._whole_condition(tiled)
         if vectors is None or whole == "0":

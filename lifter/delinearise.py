@@ -159,12 +159,16 @@ class Shape:
 def find_shape(accesses: tuple[FlatAccess, ...]) -> Shape | None:
     """The shape shared by all accesses, or None.
 
-    Rank 1 where all indices are affine, unless a written cell is then not met once only.
+    Rank 1 where all indices are affine and constant strides give no shape that holds without assumptions,
+    unless a written cell is then not met once only.
     """
     affine = [a.index.affine for a in accesses]
     flat = None
     if all(a is not None for a in affine):
         flat = Shape((), tuple((a,) for a in affine if a is not None), ())
+        whole = _constant_shape(accesses)
+        if whole is not None:
+            return whole
         if not any(a.written and _meets_twice(a) for a in accesses):
             return flat
     best: Shape | None = None
@@ -178,6 +182,16 @@ def find_shape(accesses: tuple[FlatAccess, ...]) -> Shape | None:
         if best is None or len(shape.assumptions) < len(best.assumptions):
             best = shape
     return best or flat
+
+
+def _constant_shape(accesses: tuple[FlatAccess, ...]) -> Shape | None:
+    """The shape of several constant strides, each a multiple of the next, if it is sure to hold."""
+    found = {c if c.leading()[1] > 0 else -c for a in accesses for c in _coefficients(a).values()}
+    if len(found) < 2 or any(c.degree for c in found):
+        return None
+    strides = _chain([c for c in found if c != Poly.number(1)])
+    shape = _try(accesses, strides, shifted=False) if strides else None
+    return None if shape is None or shape.assumptions else shape
 
 
 def fit_shape(accesses: tuple[FlatAccess, ...], extents: tuple[Affine, ...]) -> Shape | None:
@@ -264,7 +278,10 @@ def _coefficients(a: FlatAccess) -> dict[str, Poly]:
     return _split(a)[0]
 
 
-def _try(accesses: tuple[FlatAccess, ...], strides: tuple[Poly, ...]) -> Shape | None:
+def _try(
+    accesses: tuple[FlatAccess, ...], strides: tuple[Poly, ...], shifted: bool = True
+) -> Shape | None:
+    """``shifted``: inner indices may also begin a stride earlier or later."""
     extents: list[Affine] = []
     for k, stride in enumerate(strides):
         quotient = stride.divide(strides[k + 1])[0] if k + 1 < len(strides) else stride
@@ -276,7 +293,8 @@ def _try(accesses: tuple[FlatAccess, ...], strides: tuple[Poly, ...]) -> Shape |
     assumptions: list[Affine] = []
     for a in accesses:
         best: tuple[tuple[Affine, ...], list[Affine]] | None = None
-        for shifts in sorted(product((0, -1, 1), repeat=len(strides)), key=lambda s: sum(map(abs, s))):
+        shifts_of = (0, -1, 1) if shifted else (0,)
+        for shifts in sorted(product(shifts_of, repeat=len(strides)), key=lambda s: sum(map(abs, s))):
             index = _take_apart(a, strides, shifts)
             if index is None:
                 return None

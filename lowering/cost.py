@@ -2,12 +2,15 @@
 
 Seconds are the longer of computing and memory: operations over what the vectors and the register tile can do,
 bytes of all buffers over the bandwidth; copies and strided reads are added.  Good for ordering points.
-``default_point`` is the cheapest legal one of a few kinds of points (``_seeds``).
+``default_point`` is the cheapest legal one of a few kinds of points (``_ranked``).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lowering.facts import (
     Facts,
@@ -25,10 +28,16 @@ from lowering.facts import (
 from lowering.histogram import OneHot, one_hot
 from lowering.machine import Machine
 from lowering.parameters import input_buffers, why_not_legal
-from lowering.point import Point, configuration_of, own_values, round_up, tile_order
+from lowering.point import Point, configuration_of, own_values, round_up, tile_of, tile_order
+from lowering.traffic import moved, uses
 from mdh_core.expr import Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.ir import MdhProgram
 
+# seconds per byte that comes into the first and the second cache of a core, and per run of neighbours
+_NEAR, _FAR, _NEAR_RUN, _FAR_RUN = 6e-12, 6e-11, 1e-9, 1e-8
+_BESIDE = 0.2  # of the other times is not hidden behind the longest
+_VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
+_CLOCK = 4.0 * 3.0e9  # operations per second and lane: two units that multiply and add
 _WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
 
 
@@ -40,8 +49,7 @@ def default_point(
     for k, (p, n) in enumerate(zip(programs, sizes, strict=True)):
         suffix = "" if k == 0 else f"_at{k}"
         f = facts(p, n)
-        ranked = sorted(_seeds(f, machine), key=lambda x: _cost(f, machine, x))
-        best = next((x for x in ranked if _is_legal(f, machine, x)), {})
+        best = next((x for x in _ranked(f, machine) if _is_legal(f, machine, x)), {})
         out |= {name + suffix: value for name, value in best.items()}
     return out
 
@@ -50,44 +58,76 @@ def _is_legal(f: Facts, machine: Machine, point: Point) -> bool:
     return why_not_legal(configuration_of(f, machine, point), f.program, machine.model) is None
 
 
-def _seeds(f: Facts, machine: Machine) -> list[Point]:
-    """Points worth comparing: every thread choice and vector dimension with usual register tiles."""
+def _ranked(f: Facts, machine: Machine) -> list[Point]:
+    """Points worth comparing, the cheapest first: register tiles, then orders, then threads and blocks."""
     form = one_hot(f.program)
     if form is not None:
-        return [{"threads": d} for d in histogram_threads(f, form)]
+        points: list[Point] = [{"threads": d} for d in histogram_threads(f, form)]
+        return sorted(points, key=lambda x: _cost(f, machine, x))
+    first, *others = (threads[:8] if (threads := thread_choices(f)) else ("",))
+    found = [_Seed(first, *shape) for shape in _shapes(f, machine)]
+
+    def best(seeds: Sequence[_Seed], count: int) -> list[_Seed]:
+        return sorted(dict.fromkeys(seeds), key=lambda x: _cost(f, machine, _seed(f, machine, x)))[:count]
+
+    found = best(found, 24)
+    orders = range(min(math.factorial(len(f.cc)), 6))
+    found = best([replace(x, order=n) for x in found for n in (orders if x.packed else (0,))], 12)
+    longest = (32, 256, 512, 1024) if any(f.sizes[d] > 256 for d in f.pw) and f.cc else (256,)
+    found = [replace(x, threads=t, longest=n) for x in found for t in (first, *others) for n in longest]
+    return [_seed(f, machine, x) for x in best(found, len(found))] or [{}]
+
+
+@dataclass(frozen=True, slots=True)
+class _Seed:
+    """What a point is made from.
+
+    packed    inputs that are copied, and whether "block" or "panel"
+    unrolled  how many of the innermost short reduced dimensions are written out
+    longest   elements of a block of a reduced dimension
+    """
+
+    threads: str
+    vector: str
+    lanes: int
+    rows: int
+    packed: tuple[tuple[str, str], ...]
+    unrolled: int
+    order: int = 0
+    longest: int = 256
+
+
+def _shapes(f: Facts, machine: Machine) -> Iterator[tuple[str, int, int, tuple[tuple[str, str], ...], int]]:
+    """Every vector dimension with usual register tiles, inputs copied or not."""
     v = vector_length(f, machine)
     small = [d for d in f.pw if 1 < f.sizes[d] <= 8]
     unrolled = min(len(small), 2) if math.prod(f.sizes[d] for d in small[-2:]) <= 64 else min(len(small), 1)
-    out = []
     for vector in vector_candidates(f):
         lanes = [1] if vector == "-" else [n for n in lane_counts(f, v) if n <= max(f.sizes[vector], 4)]
-        strided = [
-            a.buffer for a, s in strides(f, vector) if s not in (0, 1) and packable(f, a.buffer)
-        ] if vector != "-" and f.pw else []
-        for width in lanes or [v]:
-            for rows in (1, 2, 3, 4, 6, 8) if row_dims(f) else (1,):
-                for choice in ("block", "panel") if strided else ("no",):
-                    for order in range(min(math.factorial(len(f.cc)), 6)) if strided else (0,):
-                        packed = dict.fromkeys(strided, choice)
-                        out += [(vector, width, rows, packed, order, n) for n in range(unrolled + 1)]
-    points = [
-        _seed(f, machine, threads, *rest) for threads in thread_choices(f)[:8] for rest in out
-    ]
-    return points or [{}]
+        packs = _packs(f, vector) if vector != "-" and f.pw else [()]
+        for width, rows, names in itertools.product(
+            lanes or [v], (1, 2, 3, 4, 6, 8) if row_dims(f) else (1,), packs
+        ):
+            for choice in ("block", "panel") if names else ("no",):
+                for n in range(unrolled + 1):
+                    yield vector, width, rows, tuple((b, choice) for b in names), n
 
 
-def _seed(
-    f: Facts,
-    machine: Machine,
-    threads: str,
-    vector: str,
-    lanes: int,
-    rows: int,
-    packed: dict[str, str],
-    order: int,
-    unrolled: int,
-) -> Point:
-    """``unrolled``: how many of the innermost short reduced dimensions are written out."""
+def _packs(f: Facts, vector: str) -> list[tuple[str, ...]]:
+    """Inputs to copy: those that are strided in the vector dimension, or all whose vectors are used again."""
+    strided, again = [], []
+    for a, s in strides(f, vector):
+        if packable(f, a.buffer):
+            if s not in (0, 1):
+                strided.append(a.buffer)
+            elif s == 1 and any(f.sizes[d] > 1 and not any(x.coefficient(d) for x in a.index) for d in f.cc):
+                again.append(a.buffer)
+    return list(dict.fromkeys((tuple(strided), tuple(dict.fromkeys((*strided, *again))))))
+
+
+def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
+    threads, vector, lanes, rows = seed.threads, seed.vector, seed.lanes, seed.rows
+    packed, order, unrolled, longest = dict(seed.packed), seed.order, seed.unrolled, seed.longest
     point: Point = {
         "threads": threads,
         "vector": vector,
@@ -103,7 +143,7 @@ def _seed(
     shared = threads.split(",")
     slides = all(f.sizes[d] <= _WINDOW for d in f.pw)
     for d in f.cc:
-        n, tile = f.sizes[d], _tile(point, d)
+        n, tile = f.sizes[d], tile_of(point, d)
         if d in shared:
             per_core = -(-n // machine.cores) if len(shared) == 1 or d == shared[0] else n
             target = min(per_core, 512 if f.pw else max(64, per_core))
@@ -113,8 +153,8 @@ def _seed(
             block = round_up(-(-per_core // pieces), tile) if per_core >= tile else tile
             point[f"block_{d}"] = max(tile, block)
         else:
-            longest = _longest_row(f, machine, d) if slides else 512
-            point[f"block_{d}"] = max(tile, min(round_up(n, tile), longest // tile * tile))
+            row = _longest_row(f, machine, d) if slides else 512
+            point[f"block_{d}"] = max(tile, min(round_up(n, tile), row // tile * tile))
     for d in f.pw:
         n = f.sizes[d]
         written_out = unrolled > 0 and 1 < n <= 8 and d in f.pw[-unrolled:] and not packed
@@ -123,9 +163,9 @@ def _seed(
         if d in shared:
             point[f"block_{d}"] = max(1, min(65536, -(-n // (4 * machine.cores))))
         elif f.cc and n > 512 and len(f.pw) == 1 and len(f.cc) > 1:
-            point[f"block_{d}"] = 256
+            point[f"block_{d}"] = -(-n // -(-n // longest))  # equal blocks
         elif packed and n > 1:
-            point[f"block_{d}"] = min(n, 256)  # a constant extent for the copies
+            point[f"block_{d}"] = min(n, longest)  # a constant extent for the copies
     for b in input_buffers(f.program):
         if f.pw and packable(f, b):
             point[f"pack_{b}"] = packed.get(b, "no")
@@ -166,8 +206,8 @@ def _fitting(f: Facts, machine: Machine, point: Point) -> Point:
         for _ in range(12):
             if point.get(f"pack_{b}", "no") == "no" or _pack(f, machine, point, b) is not None or not used:
                 break
-            widest = max(used, key=lambda d: int(point[f"block_{d}"]) / _tile(point, d))
-            half = round_up(-(-int(point[f"block_{widest}"]) // 2), _tile(point, widest))
+            widest = max(used, key=lambda d: int(point[f"block_{d}"]) / tile_of(point, d))
+            half = round_up(-(-int(point[f"block_{widest}"]) // 2), tile_of(point, widest))
             if half >= int(point[f"block_{widest}"]):
                 break
             point[f"block_{widest}"] = half
@@ -261,15 +301,88 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
     slow = max(1.0, 0.6 * speed)  # clipped tiles are scalar code
     balance = _balance(f, machine, point)
     points = float(f.points) * (whole + (1 - whole) * slow)
-    compute = points * _operations(f) / (2.0 * 3.0e9 * speed * balance)
-    memory = _footprint(f) / machine.bandwidth * (1.4 if balance < 1.1 else 1.0)
+    compute = points * _operations(f) / (_CLOCK * speed * balance)
+    near, far, whole_arrays = _moved(f, machine, point, packs)
+    blocked = any(int(point.get(f"block_{d}", 0)) for d in f.pw)
+    if blocked and f.cc and None in f.program.out.initial:  # unfinished cells are kept elsewhere
+        copied += 2e-6 + math.prod(f.sizes[x] for x in f.cc) * 2e-9
+    for d in set(str(point.get("threads", "")).split(",")) & set(f.pw):
+        slots = -(-f.sizes[d] // max(1, int(point.get(f"block_{d}", 0))))
+        cells = math.prod(f.sizes[x] for x in f.cc)
+        copied += 2e-6 + slots * cells * 2e-9 if f.cc else 0.0  # every part has results of its own
+    memory = max(_footprint(f), whole_arrays[0] * balance)
+    memory = memory / machine.bandwidth * (1.4 if balance < 1.1 else 1.0)
     strided = 0.0
     inner = vector if vector != "-" else (f.pw or f.cc or f.ps or ("-",))[-1]
     for a, s in strides(f, inner):
         if s not in (0, 1) and packs[a.buffer] is None:
             strided += f.points / max(1, rows) * 1e-9
     region = 5e-6 if point.get("threads") and f.points > 1 << 15 else 0.0
-    return max(compute, memory) + 0.1 * min(compute, memory) + (strided + copied) / balance + region
+    times = (compute, near[0] * _NEAR, max(memory, far[0] * _FAR + far[1] * _FAR_RUN))
+    slowest = max(times)
+    if f.pw:
+        blocks = ((max(1, f.sizes[d]), int(point.get(f"block_{d}", 0))) for d in f.pw)
+        visits = math.prod(max(1.0, n / (block or n)) for n, block in blocks)
+        visits *= math.prod(max(1, f.sizes[d]) / tile_of(point, d) for d in f.cc)
+        copied += visits * (live if works else rows) * _VISIT
+        if works and vector in f.pw:  # the lanes of every cell are combined
+            copied += visits * rows * v * 1e-9
+    added = near[1] * _NEAR_RUN + (strided + copied) / balance + region
+    return slowest + _BESIDE * (sum(times) - slowest) + added
+
+
+Moved = tuple[float, float]  # bytes and runs
+
+
+def _moved(f: Facts, machine: Machine, point: Point, packs: Mapping[str, float | None]) -> tuple[Moved, ...]:
+    """What one core brings into its first and its second cache, and into its share of the last."""
+    levels, panels = _levels(f, machine, point)
+    inside = panels[0] if panels else 0
+    tile = {d: float(tile_of(point, d)) for d in f.cc} | {d: float(point.get(f"unroll_{d}", 1)) for d in f.pw}
+    found = []
+    for b, use in uses(f).items():
+        if packs.get(b) is not None:
+            outermost = max(panels, default=0) + 1
+            own = min((k for k in panels if levels[k][0] in use.dims), default=outermost)
+            use = replace(use, packed=own if point[f"pack_{b}"] == "panel" else outermost)
+        found.append(use)
+    return (
+        moved(found, tile, levels, machine.l1),
+        moved(found, tile, levels, machine.l2, inside),
+        moved(found, tile, levels, max(machine.l2, machine.last // machine.cores)),
+    )
+
+
+def _levels(f: Facts, machine: Machine, point: Point) -> tuple[list[tuple[str, float]], list[int]]:
+    """Loops with their trips on one core, innermost first, and which of them go over the tiles of a block."""
+    levels: list[tuple[str, float]] = []
+    outer: list[tuple[str, float]] = []
+    shared = str(point.get("threads", "")).split(",")
+    for d in reversed(f.pw):
+        n, unroll, block = f.sizes[d], int(point.get(f"unroll_{d}", 1)), int(point.get(f"block_{d}", 0))
+        if 0 < block < n or d in shared:
+            block = block or n
+            levels.append((d, max(1.0, block / unroll)))
+            outer.append((d, max(1.0, n / block)))
+        else:
+            levels.append((d, max(1.0, n / unroll)))
+    first = len(levels)
+    for d in reversed(tile_order(f, int(point.get("order", 0)))):
+        n, tile = max(f.sizes[d], 1), tile_of(point, d)
+        block = min(max(int(point.get(f"block_{d}", 1)), tile), max(n, tile))
+        levels.append((d, max(1.0, block / tile)))
+    panels = list(range(first, len(levels)))
+    for d in reversed(f.cc):
+        n = max(f.sizes[d], 1)
+        outer.append((d, max(1.0, n / max(int(point.get(f"block_{d}", 1)), tile_of(point, d)))))
+    outer.sort(key=lambda x: x[0] in shared)
+    cores = float(machine.cores)
+    for k in reversed(range(len(outer))):
+        d, trips = outer[k]
+        if d in shared:
+            outer[k] = d, max(1.0, trips / cores)
+            cores = max(1.0, cores / trips)
+    return [*levels, *outer], panels
 
 
 def _loads(f: Facts, point: Point, vector: str, rows: int, vectors: int) -> tuple[float, float]:
@@ -302,10 +415,6 @@ def _whole_share(f: Facts, point: Point) -> float:
     return f.shares(tile)[1]
 
 
-def _tile(point: Point, d: str) -> int:
-    return int(point.get(f"rows_{d}", 1)) * (int(point["lanes"]) if d == point.get("vector") else 1)
-
-
 def _pack(f: Facts, machine: Machine, point: Point, buffer: str) -> float | None:
     """Elements that are copied in all for a packed input; None where it is not packed (or does not fit)."""
     choice = point.get(f"pack_{buffer}", "no")
@@ -319,14 +428,14 @@ def _pack(f: Facts, machine: Machine, point: Point, buffer: str) -> float | None
     elements, box = 1.0, 1.0
     for d, n in f.sizes.items():
         if d in f.cc:
-            block = min(max(int(point.get(f"block_{d}", 1)), _tile(point, d)), max(n, 1))
+            block = min(max(int(point.get(f"block_{d}", 1)), tile_of(point, d)), max(n, 1))
         else:
             block = int(point.get(f"block_{d}", 0)) or n
         if d in used:
             elements *= n
-            box *= min(n, _tile(point, d)) if choice == "panel" and d in f.cc else block
+            box *= min(n, tile_of(point, d)) if choice == "panel" and d in f.cc else block
         elif d in f.cc:
-            step = block if choice == "block" or d in inside else _tile(point, d)
+            step = block if choice == "block" or d in inside else tile_of(point, d)
             elements *= -(-n // max(1, step))
     fits = box * f.program.buffer(buffer).type.size <= machine.stack
     return elements if fits and not (set(f.pw) & used and _unblocked_run_time(f, point, used)) else None

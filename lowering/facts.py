@@ -170,7 +170,7 @@ def written_past(f: Facts, machine: Machine) -> tuple[str, ...]:
         return ()
     cells = math.prod(f.sizes[d] for d in f.cc)
     outputs = dict.fromkeys(s.buffer for s in f.program.out.stores if not s.at_last)
-    large = (b for b in outputs if cells * f.program.buffer(b).type.size > machine.l3 // 2)
+    large = (b for b in outputs if cells * f.program.buffer(b).type.size > machine.last)
     return tuple(b for b in large if b not in read_buffers(f.program))
 
 

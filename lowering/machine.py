@@ -92,6 +92,9 @@ MODELS = {
 }
 
 
+_SHARE = 8 << 20  # of the last cache, per core: what processors with many cores have at least
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """A machine as the cost model sees it.
@@ -115,6 +118,12 @@ class Machine:
     peak: float = 1.0e11
     bandwidth: float = 2.5e10
     model: SystemModel = OPENMP_REG_SIMD
+
+
+    @property
+    def last(self) -> int:
+        """Bytes from which on arrays are taken to come from memory: large caches are shared with others."""
+        return min(self.l3 // 2, self.cores * _SHARE)
 
 
 GENERIC = Machine("generic-x86_64", 4, 32, 16, 32 << 10, 512 << 10, 8 << 20)

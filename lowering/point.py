@@ -71,6 +71,11 @@ def round_up(n: int, unit: int) -> int:
     return -(-n // unit) * unit
 
 
+def tile_of(point: Point, d: str) -> int:
+    """Elements of a cc dimension in the register tile."""
+    return int(point.get(f"rows_{d}", 1)) * (int(point["lanes"]) if d == point.get("vector") else 1)
+
+
 def configuration_of(f: Facts, machine: Machine, point: Point) -> Configuration:
     model = machine.model
     names = [d.name for d in f.program.hom.dims]

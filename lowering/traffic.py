@@ -101,6 +101,12 @@ def _pitches(b: Buffer, values: Mapping[str, Affine]) -> tuple[int, ...]:
     return tuple(reversed(pitches))
 
 
+def bytes_of(f: Facts) -> dict[str, float]:
+    """Of every buffer, the bytes of all cells that the program touches."""
+    sizes = {d: float(n) for d, n in f.sizes.items()}
+    return {name: footprint(use, sizes, True).lines for name, use in uses(f).items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Touched:
     """Bytes in lines, bytes of the cache that they take up, and how many runs of neighbours they are.
