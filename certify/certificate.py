@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from certify import stages, traces
 from certify.dependences import NotMapped, violated
+from certify.host_tiles import tiles_respect
 from certify.obligations import CHECKED, PROVED, REFUTED, UNKNOWN, Certificate, Obligation
 from certify.operators import identity
 from certify.sets import GaveUp, at_least
@@ -25,6 +26,7 @@ from certify.terms import Terms
 from certify.traces import Difference
 from certify.values import Budget, TooLong, Traced
 from lifter.loop_nest import Loop, LoopNest
+from lowering.host_tiles import HostTiles
 from lowering.lower import Lowered
 from mdh_core.evaluate import EvaluationError, Value
 from mdh_core.expr import (
@@ -55,8 +57,16 @@ BUDGET = 60_000  # operations of one run
 ENOUGH = 150_000  # of all runs of one comparison
 
 
-def certificate(nest: LoopNest, steps: Sequence[Step], lowered: Sequence[Lowered] = ()) -> Certificate:
-    """``lowered``: the stages of each program, in the order of the text; none: only steps are examined."""
+def certificate(
+    nest: LoopNest,
+    steps: Sequence[Step],
+    lowered: Sequence[Lowered] = (),
+    tiles: Sequence[tuple[HostLoop, HostTiles]] = (),
+) -> Certificate:
+    """``lowered``: the stages of each program, in the order of the text; none: only steps are examined.
+
+    ``tiles``: of the host loops that have some.
+    """
     traced = _with_smaller_constants(
         same_computations(nest, steps),
         (nest, tuple(steps)),
@@ -78,6 +88,8 @@ def certificate(nest: LoopNest, steps: Sequence[Step], lowered: Sequence[Lowered
                 nest.name, STAGES, REFUTED, "", f"{len(programs)} programs, {len(lowered)} of them lowered"
             )
         )
+    for loop, cut in tiles:
+        out.append(tiles_respect(loop, cut, f"{nest.name}, loop {loop.source_name or loop.iterator}"))
     return Certificate(tuple(out))
 
 

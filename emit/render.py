@@ -9,6 +9,7 @@ before the first step, and holds for all iterations of host loops.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -28,12 +29,15 @@ from emit.host_text import (
     largest_size,
     leaves,
     raw_strides,
+    tightest,
 )
+from emit.host_tiles_text import HostTilesText
 from emit.kernel_text import Allocation, Context, Lines, Names
 from emit.linear_text import LinearText
 from emit.nest_text import NestText
 from emit.prefix_text import SIZES, shift_macros
 from emit.scan_text import ScanText
+from lowering.host_tiles import HostTiles
 from lowering.lower import HistogramNest, Lowered, Nest, is_linear_recurrence, lower, size_name
 from lowering.machine import Machine
 from lowering.parameters import Configuration
@@ -58,6 +62,7 @@ from mdh_core.expr import (
     walk,
 )
 from mdh_core.ir import Buffer, Dim, HostLoop, MdhProgram, Param, Sequential, Size, Step
+from mdh_core.polytope import rows_of
 
 MAX_TEMPORARY_BYTES = 4 << 30  # more than this in one temporary: decline
 
@@ -75,6 +80,7 @@ class KernelRequest:
     temporaries   buffers of the kernel alone; their extents are known before the steps run
     params        what sizes of host loops may mention besides the parameters of the programs
     taken         names that the kernel's own variables must not have (macros of the file)
+    host_tiles    tiles of the host loops, in the order of the text; None for those that have none
     """
 
     name: str
@@ -89,16 +95,21 @@ class KernelRequest:
     temporaries: tuple[Buffer, ...] = ()
     params: tuple[Param, ...] = ()
     taken: frozenset[str] = frozenset()
+    host_tiles: tuple[HostTiles | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """name, text placed before the enclosing function, and the call at the nest (nonzero: done)."""
+    """name, text placed before the enclosing function, and the call at the nest (nonzero: done).
+
+    For the certificate: the stages of every program, and the host loops that have tiles.
+    """
 
     name: str
     text: str
     call: str
     lowered: tuple[Lowered, ...] = field(default=(), compare=False, repr=False)
+    tiled: tuple[tuple[HostLoop, HostTiles], ...] = field(default=(), compare=False, repr=False)
 
 
 @functools.cache
@@ -154,7 +165,7 @@ def emit_openmp(request: KernelRequest) -> Kernel:
         )
     )
     call = f"{request.name}({', '.join([*map(_argument, params), *(_address(b, written) for b in buffers)])})"
-    return Kernel(request.name, rendered, call, tuple(text.lowered))
+    return Kernel(request.name, rendered, call, tuple(text.lowered), tuple(text.tiled))
 
 
 def _uses(text: _Body, macro: str) -> bool:
@@ -169,11 +180,13 @@ class _Body:
         self.steps = steps
         self.renamed = sorted(_WRITTEN_OUT & request.taken)
         self.configurations = iter(request.configurations)
+        self.host_tiles = iter(request.host_tiles)
         self.names = Names(_taken_names(request, steps))
         self.body = Lines()
         self.allocations: list[Allocation] = []
         self.maxima: dict[str, str] = {}  # value -> variable: sizes that hold in all iterations
         self.lowered: list[Lowered] = []
+        self.tiled: list[tuple[HostLoop, HostTiles]] = []
 
     def write(self) -> None:
         self._steps(self.steps, ())
@@ -198,6 +211,9 @@ class _Body:
             name = self.names.new(size_name(t))
             self.body.add(f"const long {name} = {end};")
             end = name
+        tiles = next(self.host_tiles, None)
+        if tiles is not None and self._tiled(loop, tiles, loops, end):
+            return
         with self.body.block(f"for (long {t} = 0; {t} < {end}; {t}++)"):
             at = len(self.body.rows)
             self._steps(loop.body, (*loops, loop))
@@ -206,15 +222,46 @@ class _Body:
             pad = "  " * self.body.indent
             self.body.rows[at:at] = [pad + line for name, line in lines.items() if name in used]
 
+    def _tiled(self, loop: HostLoop, tiles: HostTiles, loops: Loops, end: str) -> bool:
+        """The tiles of a loop; False, and nothing written, where a program needs memory of its own."""
+        chosen, self.configurations = itertools.tee(self.configurations)
+        own = [c for _, c in zip(loop.body, chosen, strict=False)]
+        programs = [p for p in loop.body if isinstance(p, MdhProgram)]
+        body, self.body = self.body, Lines()
+        self.body.indent = body.indent
+        before = len(self.lowered), len(self.allocations)
+        scoped = (*loops, loop)
+
+        def write(program: MdhProgram, k: int) -> None:
+            self._write_program(program, own[k], scoped)
+
+        HostTilesText(loop, tiles, self.names, self.body).write(end, write)
+        rows, self.body = self.body.rows, body
+        fits = len(self.allocations) == before[1]
+        del self.lowered[before[0] :], self.allocations[before[1] :]
+        if not fits:
+            return False
+        self.body.rows += rows
+        self.tiled.append((loop, tiles))
+        for p in programs:  # what the certificate is about: the tiles are parts of these
+            k = len(self.lowered)
+            self.lowered.append(
+                lower(p, next(self.configurations), self.machine, tag=str(k) if k else "")
+            )
+        return True
+
     def _program(self, program: MdhProgram, loops: Loops) -> None:
+        self._write_program(program, next(self.configurations), loops)
+
+    def _write_program(self, program: MdhProgram, configuration: Configuration, loops: Loops) -> None:
         k = len(self.lowered)
-        low = lower(program, next(self.configurations), self.machine, tag=str(k) if k else "")
+        low = lower(program, configuration, self.machine, tag=str(k) if k else "")
         self.lowered.append(low)
         at = len(self.body.rows)
         allocations = [_temporary(t) for t in low.temporaries]
         with _unless_nothing_is_scanned(program, self.names, self.body):
             for stage in low.stages:
-                context = Context(stage.program, self.names, cache=self.machine.l3)
+                context = Context(stage.program, self.names, cache=self.machine.last)
                 if isinstance(stage, Nest):
                     NestText(stage, context, self.body).write()
                 elif isinstance(stage, HistogramNest):
@@ -615,14 +662,14 @@ def _reach(b: Buffer, placed: list[tuple[Leaf, Loops]]) -> Ends | None:
             continue
         strides = raw_strides(b)
         dims = {d.name: d.size for d in leaf.hom.dims} if isinstance(leaf, MdhProgram) else {}
-        for index in dict.fromkeys(_indices(leaf, loops, b.name)):
+        for index, rows in dict.fromkeys(_indices(leaf, loops, b.name)):
             for positive, texts in ((False, lows), (True, highs)):
                 terms = []
                 for a, extent, stride in zip(index, b.extents, strides, strict=True):
                     if a is None and extent is None:
                         return None
                     if a is not None:
-                        end = extreme(a, dims, loops, positive)
+                        end = tightest(a, dims, loops, rows, positive)
                     else:
                         end = extent - 1 if positive and extent is not None else Affine()
                     text = affine_text(end, {}, atom=True)
@@ -653,19 +700,26 @@ def _range_lines(
 Index = tuple[Affine | None, ...]
 
 
-def _indices(leaf: Leaf, loops: Loops, buffer: str) -> list[Index]:
-    """Every index at which a buffer is read or written."""
+def _indices(leaf: Leaf, loops: Loops, buffer: str) -> Iterator[tuple[Index, tuple[Affine, ...]]]:
+    """Every index at which a buffer is read or written, and what holds for the dimensions there.
+
+    A cell is stored, and its initial value read, also where nothing contributes to it.
+    """
     known = {p.name for p in leaf.params if _is_integer(p)} | {x.iterator for x in loops}
+    rows: tuple[Affine, ...] = ()
     if isinstance(leaf, Sequential):
-        found: list[Index] = []
         loose = list(stmt_exprs(leaf.body))
     else:
         known |= {d.name for d in leaf.hom.dims}
-        found = [a.index for a in leaf.inp.accesses if a.buffer == buffer]
-        found += [s.index for s in leaf.out.stores if s.buffer == buffer]
+        every = tuple(rows_of(leaf.hom.domain))
+        reduced = {d.name for d in leaf.hom.dims_of("pw")}
+        rows = tuple(r for r in every if not r.names & reduced)
+        yield from ((a.index, every) for a in leaf.inp.accesses if a.buffer == buffer)
+        yield from ((s.index, rows) for s in leaf.out.stores if s.buffer == buffer)
         scalar = leaf.hom.scalar
         loose = [*stmt_exprs(scalar.body), *scalar.results]
         loose += [e for e in leaf.out.initial if e is not None] + [s.value for s in leaf.out.stores]
     for e in loose:
-        found += [known_index(n, known) for n in walk(e) if isinstance(n, Load) and n.buffer == buffer]
-    return found
+        for n in walk(e):
+            if isinstance(n, Load) and n.buffer == buffer:
+                yield known_index(n, known), rows

@@ -11,24 +11,29 @@ from collections.abc import Sequence
 from certify.certificate import certificate
 from certify.obligations import CHECKED, PROVED, UNKNOWN, Certificate
 from lifter.loop_nest import LoopNest
+from lowering.host_tiles import HostTiles
 from lowering.lower import Lowered
-from mdh_core.ir import Step
+from mdh_core.ir import HostLoop, Step
 from mdh_lift.within import Broken, TooLong, each_within
 
 SECONDS = 10.0
 
 
 def certified(
-    nest: LoopNest, steps: Sequence[Step], lowered: Sequence[Lowered], seconds: float = SECONDS
+    nest: LoopNest,
+    steps: Sequence[Step],
+    lowered: Sequence[Lowered],
+    tiles: Sequence[tuple[HostLoop, HostTiles]] = (),
+    seconds: float = SECONDS,
 ) -> Certificate | str:
-    """``lowered``: of each program, in the order of the text.
+    """``lowered``: of each program, in the order of the text; ``tiles``: of host loops.
 
     What cannot be certified is no fault of the nest.
     """
 
     def work(_: None) -> Certificate | str:
         try:
-            return certificate(nest, steps, lowered)
+            return certificate(nest, steps, lowered, tiles)
         except (Exception, RecursionError) as error:
             return f"ended with {type(error).__name__}"
 

@@ -463,7 +463,8 @@ def _certificate(work: Work, winner: Winner) -> Certificate | str:
     plan = work.plan
     chosen = zip(plan.programs, plan.configurations(winner.point), strict=True)
     lowered = [lower(program, configuration, plan.machine) for program, configuration in chosen]
-    return certified.certified(plan.lifted.nest, plan.lifted.program, lowered)
+    tiled = plan.kernel(winner.point).tiled
+    return certified.certified(plan.lifted.nest, plan.lifted.program, lowered, tiled)
 
 
 def _refuted(work: Work, proof: Certificate | str | None) -> list[Finding]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from emit.host_text import Leaf, Loops, leaves
 from mdh_core.ir import HostLoop, MdhProgram, Sequential, Size, Step
@@ -52,6 +52,18 @@ def _representative(leaf: Leaf, loops: Loops, params: Mapping[str, int]) -> dict
 def sizes_at(steps: Sequence[Step], params: Mapping[str, int]) -> tuple[dict[str, int], ...]:
     """Extents of the dimensions, one dict per program, at iterations that stand for all."""
     return tuple(p.sizes(_representative(p, loops, params)) for p, loops in placed(steps))
+
+
+def host_loops(
+    steps: Sequence[Step], params: Mapping[str, int]
+) -> Iterator[tuple[HostLoop, int]]:
+    """All host loops in the order of the text, each with its iterations in the middle of those around it."""
+    env = dict(params)
+    for s in steps:
+        if isinstance(s, HostLoop):
+            n = max(0, s.size.evaluate(env))
+            yield s, n
+            yield from host_loops(s.body, env | {s.iterator: n // 2})
 
 
 def runs(steps: Sequence[Step], params: Mapping[str, int]) -> tuple[float, ...]:

@@ -14,10 +14,13 @@ from emit.host_text import leaves
 from emit.render import Kernel, KernelRequest, emit_openmp
 from lifter.lift import FinalIterator, LiftedNest
 from lowering.cost import default_point, estimate
+from lowering.facts import facts
+from lowering.host_tiles import HostTiles, skew_of, usual_tiles
 from lowering.machine import Machine, this_machine
 from lowering.parameters import Configuration
-from lowering.point import Point, configuration_at
+from lowering.point import Point, configuration_at, round_up, tile_of
 from lowering.space import Space, tuning_space
+from lowering.traffic import bytes_of
 from mdh_core.diagnostics import refuse
 from mdh_core.expr import Affine, ScalarType
 from mdh_core.ir import HostLoop, MdhProgram, Param, Size, Step
@@ -33,6 +36,7 @@ _NO_EXTENT = 64  # of a parameter that is no size
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TUNED = 3  # programs of a nest that are searched at once
 _MATTERS = 0.05  # share of the time from which on a program is searched
+_FINER = 12  # times as many blocks of sizes that change
 _THREADS_PAY = 8192  # points from which on a program that runs often should begin a parallel region
 
 
@@ -62,8 +66,69 @@ class Plan:
             own = dict(_default_point(program, self.machine, tuple(extents.items())))
             if "threads" in own and self._is_repeated(k) and math.prod(extents.values()) < _THREADS_PAY:
                 own["threads"] = ""
+            self._make_finer(k, own)
             point |= {name + _suffix(k): value for name, value in own.items()}
+        for k, tiles in enumerate(self._usual_host_tiles()):
+            if tiles is not None:
+                point |= {f"width_{k}": tiles.width, f"steps_{k}": tiles.steps or 0}
+                self._make_narrow(k, tiles, point)
         return point
+
+    def _make_narrow(self, k: int, tiles: HostTiles, point: Point) -> None:
+        """Register tiles of one row in the dimension that is cut: parts of it have every length."""
+        loop = [x for x, _ in iterations.host_loops(self.lifted.program, self.params)][k]
+        numbers = {id(p): n for n, p in enumerate(self.programs)}
+        for p, d in zip(loop.body, tiles.skew.dims, strict=True):
+            if isinstance(p, MdhProgram) and d is not None:
+                name = f"rows_{p.hom.dims[d].name}{_suffix(numbers[id(p)])}"
+                point |= {name: 1} if name in point else {}
+
+    def _usual_host_tiles(self) -> list[HostTiles | None]:
+        """Of all host loops, in the order of the text."""
+        found: list[HostTiles | None] = []
+        numbers = {id(p): k for k, p in enumerate(self.programs)}
+        for loop, times in iterations.host_loops(self.lifted.program, self.params):
+            skew, tiles = skew_of(loop), None
+            if skew is not None:
+                own = [p for p in loop.body if isinstance(p, MdhProgram)]
+                sizes = [self.sizes[numbers[id(p)]] for p in own]
+                cut = [
+                    n[p.hom.dims[k].name]
+                    for p, n, k in zip(own, sizes, skew.dims, strict=True) if k is not None
+                ]  # fmt: skip
+                touched: dict[str, float] = {}
+                for p, n in zip(own, sizes, strict=True):
+                    for b, size in bytes_of(facts(p, n)).items():
+                        touched[b] = max(touched.get(b, 0.0), size)
+                each = sum(touched.values()) / max(1, *cut)
+                tiles = usual_tiles(skew, max(cut), each, times, self.machine)
+            found.append(tiles)
+        return found
+
+    def host_tiles(self, point: Point) -> tuple[HostTiles | None, ...]:
+        """Tiles of the host loops at a point; as many iterations as fit into the width."""
+        found: list[HostTiles | None] = []
+        for k, (loop, _) in enumerate(iterations.host_loops(self.lifted.program, self.params)):
+            width, steps = int(point.get(f"width_{k}", 0)), int(point.get(f"steps_{k}", 0))
+            skew = skew_of(loop) if width else None
+            if skew is None:
+                found.append(None)
+                continue
+            if not skew.independent:
+                while steps > 1 and skew.least_width(steps) > width:
+                    steps -= 1
+            fits = skew.independent or (steps > 1 and skew.least_width(steps) <= width)
+            found.append(HostTiles(skew, width, None if skew.independent else steps) if fits else None)
+        return tuple(found)
+
+    def _make_finer(self, k: int, own: Point) -> None:
+        """Smaller blocks for threads where sizes change in host loops: enough in every iteration."""
+        program, loops = iterations.placed(self.lifted.program)[k]
+        changing = {x.iterator for x in loops}
+        for d in str(own.get("threads", "")).split(","):
+            if d and program.op(d).kind == "cc" and program.dim(d).size.span.names & changing:
+                tile = tile_of(own, d)
+                own[f"block_{d}"] = max(tile, round_up(int(own[f"block_{d}"]) // _FINER, tile))
 
     def _is_repeated(self, k: int) -> bool:
         """Does a program stand in a host loop?"""
@@ -84,8 +149,14 @@ class Plan:
             one_thread = _bare(name) == "threads" and self._is_repeated(_number(name))
             return (*values, "") if one_thread and "" not in values else values
 
+        tiles: list[tuple[str, tuple[int | str, ...]]] = []
+        for name, usual in default.items():
+            if name.startswith("width_"):
+                tiles.append((name, (usual, 0)))
+            elif name.startswith("steps_"):
+                tiles.append((name, (usual,)))
         return Space(
-            tuple((name, values_of(name, values)) for name, values in whole.parameters),
+            (*((name, values_of(name, values)) for name, values in whole.parameters), *tiles),
             tuple(r for r in whole.restrictions if not fixed & set(_IDENTIFIER.findall(r))),
         )
 
@@ -129,6 +200,7 @@ class Plan:
                 self.lifted.temporaries,
                 nest.params,
                 self.macros,
+                self.host_tiles(point),
             )
         )
 

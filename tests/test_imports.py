@@ -20,6 +20,7 @@ MAY_IMPORT |= {"mdh_lift": set(MAY_IMPORT)}
 # all that the certificate knows of what it certifies: their data types
 DATA = {
     "lifter.loop_nest": {"Loop", "LoopNest", "NestStmt"},
+    "lowering.host_tiles": {"HostTiles"},
     "lowering.lower": {"Loop", "Lowered", "Nest", "HistogramNest", "ScanNest", "Stage"},
 }
 

@@ -419,7 +419,7 @@ def broken(*_: object) -> Certificate:
 def test_certificate_that_is_not_made_blocks_nothing(monkeypatch: pytest.MonkeyPatch, work, told: str) -> None:
     monkeypatch.setattr(certified, "certificate", work)
     nest = lifted("void f(int n, float *x)\n{\n#pragma mdh\nfor (int i = 0; i < n; i++) x[i] = 0;\n}\n")
-    found = certified.certified(nest.nest, nest.program, (), 0.5)
+    found = certified.certified(nest.nest, nest.program, (), seconds=0.5)
     assert isinstance(found, str) and told in found
     assert told in certified.summary(found)
 

@@ -1,0 +1,175 @@
+"""Tiles of a host loop as C (see ``lowering.host_tiles``).
+
+    for (long t_1 = 0; t_1 < steps; t_1 += 16) {        blocks of iterations
+      #pragma omp parallel for
+      for (long i_1 = 0; i_1 < i_size; i_1 += 64)        parts, each in one thread
+        for (long t = t_1; t < t_end; t++) {
+          const long i_from = ..., i_to = ...;           shrinks with t, but not at the ends
+          programs over [i_from, i_to)
+        }
+      #pragma omp parallel for
+      for (long i_1 = 64; i_1 < i_size; i_1 += 64)       what is between two of them: grows with t
+        ...
+    }
+
+Where nothing travels between positions, there are neither blocks of iterations nor borders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from emit.kernel_text import Lines, Names
+from lowering.host_tiles import HostTiles
+from lowering.lower import size_name
+from mdh_core.expr import INT64, Affine, Binary, Expr, Var, map_stmts, rewrite
+from mdh_core.ir import Dim, HostLoop, MdhProgram, Param, Size
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A program over positions ``[first, end)`` of a dimension; both are variables of the kernel."""
+
+    program: MdhProgram
+    first: str
+    end: str
+
+
+def part_of(program: MdhProgram, d: str, names: Names) -> Part:
+    """The program with ``d`` counted from a variable: ``i -> i + first``, its size ``end - first``."""
+    first, end = names.new(f"{d}_from"), names.new(f"{d}_to")
+    inner = names.new(f"{d}_in")
+    there = {d: Affine.of(inner) + Affine.of(first)}
+
+    def expr(e: Expr) -> Expr:
+        def moved(n: Expr) -> Expr | None:
+            if isinstance(n, Var) and n.name == d:
+                return Binary("+", Var(inner, INT64), Var(first, INT64), INT64)
+            return None
+
+        return rewrite(e, moved)
+
+    def index(a: Sequence[Affine]) -> tuple[Affine, ...]:
+        return tuple(x.substitute(there) for x in a)
+
+    hom, scalar = program.hom, program.hom.scalar
+    size = Size(Affine.of(end) - Affine.of(first))
+    part = replace(
+        program,
+        params=(*program.params, Param(first, INT64, first), Param(end, INT64, end)),
+        inp=replace(
+            program.inp, accesses=tuple(replace(a, index=index(a.index)) for a in program.inp.accesses)
+        ),
+        hom=replace(
+            hom,
+            dims=tuple(Dim(inner, size) if x.name == d else x for x in hom.dims),
+            scalar=replace(
+                scalar, results=tuple(map(expr, scalar.results)), body=map_stmts(scalar.body, expr)
+            ),
+            domain=tuple(c.substitute(there) for c in hom.domain),
+        ),
+        out=replace(
+            program.out,
+            initial=tuple(None if e is None else expr(e) for e in program.out.initial),
+            stores=tuple(
+                replace(s, index=index(s.index), value=expr(s.value)) for s in program.out.stores
+            ),
+        ),
+    )
+    return Part(part, first, end)
+
+
+Write = Callable[[MdhProgram, int], None]  # a program and its number in the loop
+
+
+class HostTilesText:
+    """Writes the tiles of one host loop, whose number of iterations is ``end``."""
+
+    def __init__(self, loop: HostLoop, tiles: HostTiles, names: Names, out: Lines) -> None:
+        self.loop, self.tiles, self.names, self.out = loop, tiles, names, out
+        self.programs = [p for p in loop.body if isinstance(p, MdhProgram)]
+        self.dims = [
+            None if k is None else p.hom.dims[k].name
+            for p, k in zip(self.programs, tiles.skew.dims, strict=True)
+        ]
+        dims = dict.fromkeys(d for d in self.dims if d is not None)
+        self.position = names.new(f"{next(iter(dims))}_1")
+        self.longest = [size_name(d) for d in dims]
+
+    def write(self, end: str, write: Write) -> None:
+        """``write`` writes a program for one thread."""
+        t, steps = self.loop.iterator, self.tiles.steps
+        n = self.names.new(f"{t}_positions")
+        self.out.add(f"long {n} = {self.longest[0]};")
+        self.out.add(*(f"if ({other} > {n}) {n} = {other};" for other in self.longest[1:]))
+        self.n = n
+        if steps is None:
+            self._parts("0", end, "0", write, borders=False)
+            return
+        first, last = self.names.new(f"{t}_1"), self.names.new(f"{t}_end")
+        with self.out.block(f"for (long {first} = 0; {first} < {end}; {first} += {steps})"):
+            self.out.add(f"const long {last} = {first} + {steps} < {end} ? {first} + {steps} : {end};")
+            self._parts(first, last, first, write, borders=False)
+            self._parts(first, last, first, write, borders=True)
+
+    def _parts(self, first: str, last: str, zero: str, write: Write, borders: bool) -> None:
+        t, width, v = self.loop.iterator, self.tiles.width, self.position
+        start = str(width) if borders else "0"
+        self.out.add(f"#pragma omp parallel for schedule(static) if ({self.n} > {width})")
+        with ExitStack() as stack:
+            stack.enter_context(self.out.block(f"for (long {v} = {start}; {v} < {self.n}; {v} += {width})"))
+            stack.enter_context(self.out.block(f"for (long {t} = {first}; {t} < {last}; {t}++)"))
+            at = len(self.out.rows)
+            for k, program in enumerate(self.programs):
+                self._program(k, program, zero, write, borders)
+            # the parts themselves are what threads share
+            self.out.rows[at:] = [
+                row for row in self.out.rows[at:] if not row.lstrip().startswith("#pragma omp parallel")
+            ]
+
+    def _program(self, k: int, program: MdhProgram, zero: str, write: Write, borders: bool) -> None:
+        skew, v, width = self.tiles.skew, self.position, self.tiles.width
+        d = self.dims[k]
+        left = self._offset(skew.lower[k], skew.slopes[0], zero)
+        right = self._offset(skew.upper[k], skew.slopes[1], zero)
+        if borders:
+            first, end = f"{v}{_minus(right)}", f"{v}{_plus(left)}"
+        else:
+            first, end = f"{v} == 0 ? 0 : {v}{_plus(left)}", f"{v} + {width}{_minus(right)}"
+        if d is None:  # at position 0
+            if borders:
+                return  # the first part never shrinks at its start
+            with self.out.block(f"if ({v} == 0)"):
+                write(program, k)
+            return
+        part, n = part_of(program, d, self.names), size_name(d)
+        size = size_name(next(x.name for x in part.program.hom.dims if part.end in x.size.span.names))
+        if borders:
+            self.out.add(
+                f"const long {part.first} = {first};",
+                f"const long {part.end} = {end} < {n} ? {end} : {n};",
+            )
+        else:
+            self.out.add(
+                f"const long {part.first} = {first};",
+                f"const long {part.end} = {v} + {width} < {self.n} && {end} < {n} ? {end} : {n};",
+            )
+        self.out.add(f"const long {size} = {part.end} - {part.first};")
+        write(part.program, k)
+
+    def _offset(self, start: int, slope: int, zero: str) -> str:
+        """``start + slope*(t - zero)``; empty where it is 0."""
+        t = self.loop.iterator
+        past = t if zero == "0" else f"({t} - {zero})"
+        grown = "" if slope == 0 else past if slope == 1 else f"{slope}*{past}"
+        return " + ".join(x for x in (str(start) if start else "", grown) if x)
+
+
+def _plus(offset: str) -> str:
+    return f" + {offset}" if offset else ""
+
+
+def _minus(offset: str) -> str:
+    return f" - ({offset})" if " " in offset else f" - {offset}" if offset else ""

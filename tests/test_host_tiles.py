@@ -1,0 +1,208 @@
+"""Tiles of host loops: skews found, and kernels with them against the interpreter."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from certify.host_tiles import tiles_respect
+from certify.obligations import PROVED, REFUTED
+from lowering.host_tiles import HostTiles, Skew, skew_of, usual_tiles
+from lowering.machine import GENERIC
+from mdh_core.expr import DOUBLE
+from mdh_core.interpreter import BufferValue
+from mdh_core.ir import HostLoop, MdhProgram
+from mdh_lift import iterations
+from tests.lifting import lifted
+from tests.test_steps import Case, check, configurations, kernel_of, values
+
+Extents = Callable[[int], dict[str, tuple[int, ...]]]
+
+
+def square(*names: str) -> Extents:
+    return lambda n: dict.fromkeys(names, (n, n))
+
+
+# parameters, nest, extents, (lower, upper, slopes) of the loops that can be cut
+NESTS: dict[str, tuple[str, str, Extents, list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, int]] | None]]] = {
+    "jacobi": (
+        "int n, int steps, double A[n][n], double B[n][n]",
+        """for (int t = 0; t < steps; t++) {
+            for (int i = 1; i < n - 1; i++)
+                for (int j = 1; j < n - 1; j++)
+                    B[i][j] = 0.2*(A[i][j] + A[i][j-1] + A[i][j+1] + A[i+1][j] + A[i-1][j]);
+            for (int i = 1; i < n - 1; i++)
+                for (int j = 1; j < n - 1; j++)
+                    A[i][j] = 0.2*(B[i][j] + B[i][j-1] + B[i][j+1] + B[i+1][j] + B[i-1][j]);
+        }""",
+        square("A", "B"),
+        [((0, 1), (0, 1), (2, 2))],
+    ),
+    "one side": (
+        "int n, int steps, double A[n], double B[n]",
+        """for (int t = 0; t < steps; t++) {
+            for (int i = 0; i < n - 3; i++)
+                B[i] = 0.5*(A[i] + A[i + 3]);
+            for (int i = 0; i < n; i++)
+                A[i] = 0.25*A[i] + B[i]*i;
+        }""",
+        lambda n: {"A": (n,), "B": (n,)},
+        [((0, 3), (0, 0), (3, 3))],
+    ),
+    "waves": (
+        "int n, int steps, double *restrict p, double ex[n][n], double ey[n][n], double hz[n][n]",
+        """for (int t = 0; t < steps; t++) {
+            for (int j = 0; j < n; j++)
+                ey[0][j] = p[t];
+            for (int i = 1; i < n; i++)
+                for (int j = 0; j < n; j++)
+                    ey[i][j] -= 0.25*(hz[i][j] - hz[i-1][j]);
+            for (int i = 0; i < n; i++)
+                for (int j = 1; j < n; j++)
+                    ex[i][j] -= 0.25*(hz[i][j] - hz[i][j-1]);
+            for (int i = 0; i < n - 1; i++)
+                for (int j = 0; j < n - 1; j++)
+                    hz[i][j] -= 0.25*(ex[i][j+1] - ex[i][j] + ey[i+1][j] - ey[i][j]);
+        }""",
+        lambda n: {"p": (16,)} | square("ex", "ey", "hz")(n),
+        [((0, 0, 0, 1), (0, 0, 0, 0), (1, 1))],
+    ),
+    "rows": (
+        "int n, double a[n][n], double b[n][n]",
+        """for (int i = 0; i < n; i++)
+            for (int j = 1; j < n; j++) {
+                a[i][j] = 0.5/(4.0 - a[i][j-1]);
+                b[i][j] = b[i][j-1]*a[i][j-1] + 0.25*b[i][j];
+            }""",
+        square("a", "b"),
+        [((0,), (0,), (0, 0))],
+    ),
+    "in place": (
+        "int n, int steps, double A[n][n]",
+        """for (int t = 0; t < steps; t++)
+            for (int i = 1; i < n - 1; i++)
+                for (int j = 1; j < n - 1; j++)
+                    A[i][j] = 0.2*(A[i-1][j] + A[i][j-1] + A[i][j] + A[i][j+1] + A[i+1][j]);""",
+        square("A"),
+        [((0,), (0,), (2, 2))],
+    ),
+    "travels far": (
+        "int n, int steps, double A[n], double B[n]",
+        """for (int t = 0; t < steps; t++) {
+            for (int i = 0; i < n; i++)
+                B[i] = A[n - 1 - i];
+            for (int i = 0; i < n; i++)
+                A[i] = 0.5*B[i];
+        }""",
+        lambda n: {"A": (n,), "B": (n,)},
+        [None],
+    ),
+    "one cell": (
+        "int n, int steps, double A[n], double B[n]",
+        """for (int t = 0; t < steps; t++) {
+            for (int i = 0; i < n; i++)
+                A[i] += B[0];
+            B[0] = 0.5*A[n/2];
+        }""",
+        lambda n: {"A": (n,), "B": (n,)},
+        [None],
+    ),
+}  # fmt: skip
+
+
+def case(name: str, n: int, steps: int) -> Case:
+    head, body, extents, _ = NESTS[name]
+    nest = lifted(f"void f({head})\n{{\n#pragma mdh\n{body}\n}}\n")
+    assert nest.status == "lifted", nest.diagnostics
+    rng = random.Random(n)
+    data = {b: values(rng, DOUBLE, *e) for b, e in extents(n).items()}
+    for b in nest.temporaries:
+        shape = tuple(e.evaluate({"n": n, "steps": steps}) for e in b.extents if e is not None)
+        data[b.name] = BufferValue([0.0] * max(1, _product(shape)), shape)
+    params = {"n": n, "steps": steps} if "steps" in head else {"n": n}
+    return Case(nest.program, params, data, nest.temporaries)
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    total = 1
+    for n in shape:
+        total *= n
+    return total
+
+
+def host_loops(c: Case) -> list[HostLoop]:
+    return [loop for loop, _ in iterations.host_loops(c.steps, c.params)]
+
+
+@pytest.mark.parametrize("name", NESTS)
+def test_skews(name: str) -> None:
+    found = [skew_of(loop) for loop in host_loops(case(name, 8, 3))]
+    assert [None if s is None else (s.lower, s.upper, s.slopes) for s in found] == NESTS[name][3]
+
+
+@pytest.mark.parametrize("name", [n for n, x in NESTS.items() if any(x[3])])
+def test_tiles_compute_the_same(name: str, tmp_path: Path) -> None:
+    rng = random.Random(name)
+    for n, steps in ((2, 3), (7, 1), (13, 5), (24, 7)):
+        c = case(name, n, steps)
+        skews = [skew_of(loop) for loop in host_loops(c)]
+        tiles = []
+        for s in skews:
+            block = rng.choice((2, 3, 5))
+            least = 1 if s is None or s.independent else s.least_width(block)
+            width = least + rng.choice((0, 1, 4))
+            tiles.append(None if s is None else HostTiles(s, width, None if s.independent else block))
+        chosen, machine = configurations(c, rng.choice(("default", "space")), rng)
+        text = kernel_of(c, chosen, machine, host_tiles=tuple(tiles)).text
+        assert any(f"+= {t.width})" in text for t in tiles if t is not None), text
+        check(c, chosen, tmp_path, machine, tuple(tiles))
+
+
+@pytest.mark.parametrize("name", [n for n, x in NESTS.items() if any(x[3])])
+def test_certificate_of_tiles(name: str) -> None:
+    """Proved for all sizes; refuted if anything grows more slowly, or parts run on though values travel."""
+    (loop,) = host_loops(case(name, 8, 3))
+    s = skew_of(loop)
+    assert s is not None
+    tiles = HostTiles(s, s.least_width(4), None if s.independent else 4)
+    found = tiles_respect(loop, tiles, name)
+    assert found.status == PROVED, str(found)
+    if s.independent or name == "in place":
+        return  # the iterations of a wavefront say more about it than distances do
+    slower = [replace(s, slopes=(max(0, s.slopes[0] - 1), s.slopes[1]))] if s.slopes[0] else []
+    slower += [replace(s, slopes=(s.slopes[0], s.slopes[1] - 1))] if s.slopes[1] else []
+    slower += [replace(s, lower=(*s.lower[:-1], s.lower[-1] - 1))] if s.lower[-1] else []
+    for wrong in slower:
+        found = tiles_respect(loop, replace(tiles, skew=wrong), name)
+        assert found.status == REFUTED, (wrong, str(found))
+    endless = replace(s, lower=(0,) * len(s.lower), upper=(0,) * len(s.upper), slopes=(0, 0))
+    assert tiles_respect(loop, HostTiles(endless, 64, None), name).status == REFUTED
+    assert tiles_respect(loop, replace(tiles, width=1), name).status == REFUTED
+
+
+def test_too_narrow_parts_are_refused() -> None:
+    """A narrower part than ``least_width`` would read what another border writes: the width says so."""
+    s = Skew((0, 0), (0, 1), (0, 1), (2, 2), 1)
+    assert s.least_width(1) == 4 and s.least_width(4) == 4 + 3 * 4
+
+
+def test_usual_tiles() -> None:
+    s = Skew((0,), (0,), (0,), (1, 1), 1)
+    assert usual_tiles(s, 1000, 64.0, 100, GENERIC) is None, "all of it stays in the cache"
+    chosen = usual_tiles(s, 4000, 4096.0, 100, GENERIC)
+    assert chosen is not None and chosen.steps is not None and chosen.steps >= 3
+    assert s.least_width(chosen.steps) <= chosen.width <= GENERIC.l2 // 4096
+    assert usual_tiles(s, 4000, 1e6, 100, GENERIC) is None, "not even three iterations fit"
+
+
+def test_programs_with_memory_of_their_own_are_not_tiled() -> None:
+    """A scan in a host loop has no tiles; nor has what is indexed by data."""
+    head = "int n, int steps, double A[n], int at[n]"
+    body = "for (int t = 0; t < steps; t++) for (int i = 0; i < n; i++) A[i] += A[at[i]];"
+    nest = lifted(f"void f({head})\n{{\n#pragma mdh\n{body}\n}}\n")
+    for loop in (s for s in nest.program if isinstance(s, HostLoop)):
+        assert all(isinstance(s, MdhProgram) for s in loop.body) is False or skew_of(loop) is None
