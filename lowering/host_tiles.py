@@ -82,7 +82,7 @@ def usual_tiles(skew: Skew, size: int, each: float, iterations: int, machine: Ma
     if size * each <= machine.l2 // 2:
         return None
     width = int(min(machine.l2 // 2 // max(each, 1.0), -(-size // machine.cores)))
-    steps = min(iterations, 1 + (width - skew.least_width(1)) // (2 * sum(skew.slopes)))
+    steps = min(iterations, 1 + (width - skew.least_width(1)) // sum(skew.slopes))
     return HostTiles(skew, width, steps) if steps >= _FEWEST else None
 
 
