@@ -289,7 +289,7 @@ POLYHEDRAL = [
     _poly("gemm", "M=1000 N=1100 P=1200", "m=M n=N p=P", "0", "C A B", "M N P"),
     _poly("gemver", "N=2000", "n=N", "0 2 4"),
     _poly("gesummv", "N=1300", "n=N", "0", "y A B x", "N"),
-    _poly("gramschmidt", "M=1000 N=1200", "m=M n=N", "1:reduction(+:nrm) 2 3"),
+    _poly("gramschmidt", "M=1200 N=1000", "m=M n=N", "1:reduction(+:nrm) 2 3"),
     _poly("heat_3d", "N=120 T=500", "steps=T n=N", "1 4", values={"c": 0.125}),
     _poly("jacobi1d_time", "N=2000 T=500", "steps=T n=N", "1 2"),
     _poly("jacobi2d_time", "N=1300 T=500", "", "1 3"),

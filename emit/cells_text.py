@@ -219,13 +219,13 @@ class CellsText:
         self.context.results = dict(enumerate(results))
         self.write_all([s.value for s in self.program.out.stores])
 
-    def write_all(self, stored: Sequence[Expr], stores: Sequence[Store] = ()) -> None:
-        """``stored``: the value of each store; ``stores``: of all if there are none.
+    def write_all(self, stored: Sequence[Expr], stores: Sequence[Store] | None = None) -> None:
+        """``stored``: the value of each store; ``stores``: which ones; None: all.
 
         A cell that keeps its value under a condition is not written there: it may lie outside of the
         array, or belong to somebody else.
         """
-        stores = stores or self.program.out.stores
+        stores = self.program.out.stores if stores is None else stores
         writes: list[tuple[str, str]] = []  # condition and value
         for s, value in zip(stores, stored, strict=True):
             condition, new = when_stored(self.program, s, value)

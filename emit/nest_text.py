@@ -25,57 +25,35 @@ from __future__ import annotations
 import functools
 import math
 from contextlib import ExitStack
-from dataclasses import replace
 
-from emit.c_text import affine_text, c_type
-from emit.cells_text import CellsText
+from emit.c_text import c_type
 from emit.kernel_text import (
-    Allocation,
     Context,
     Lines,
-    NotVector,
-    Place,
-    VectorPrinter,
     Vectors,
-    product_text,
 )
-from emit.masked_text import MaskedText
+from emit.packs_text import PacksText
 from emit.tile_text import Tile
-from lowering.lower import Loop, Nest, Pack, loop_range, size_name
+from lowering.lower import Loop, Nest, loop_range, size_name
 from mdh_core.expr import (
-    Affine,
     Call,
-    ScalarType,
-    named_values,
     straight_line,
     walk,
 )
-from mdh_core.ir import Access, Store, read_buffers
-from mdh_core.lanes import has_masked_form, widest
+from mdh_core.ir import read_buffers
 
 PARALLEL_WORK = 1 << 15  # points below which threads cost more than they bring
 
 
-def _power_of_two(n: int) -> bool:
-    return n > 0 and n & (n - 1) == 0
-
-
-# bytes of a row: at its ends, ordinary stores and those past the caches meet in one line, which costs a lot
-_SHORTEST_ROW = 4096
-
-
-class NestText(CellsText):
+class NestText(PacksText):
     """Writes one nest into ``out``."""
 
     def __init__(self, nest: Nest, context: Context, out: Lines) -> None:
         super().__init__(nest, context, out)
-        self.scope = nest.accumulate if self.function is not None else nest.tile
         self.began: dict[str, str] = {}  # where a thread's share of a dimension begins
         # dimensions whose tile was moved back to be whole: where its own cells begin
         self.moved: dict[str, str] = {}
         self.fitting: set[str] = set()  # dimensions that are known to be as long as a tile
-        self.packed_from: dict[str, str] = {}  # what copies of inputs hold begins there
-        self.masks: dict[str, str] = {}  # per buffer: bits that are 0 in addresses to write past the caches
         # a cell to which nothing contributes is stored all the same: by the local tile
         self.outer_rows = self.domain.positions if nest.results == "direct" else self.domain.rows
 
@@ -119,66 +97,29 @@ class NestText(CellsText):
     def _body(self) -> None:
         if self.nest.results == "parts":
             self._allocate_parts()
-        self._declare_masks()
+        self.declare_masks()
         if self.prepared:
             self.prepare()
         self._level(0)
         if self.nest.results == "parts":
             self.every_cell(initial_only=False)
 
-    def _declare_masks(self) -> None:
-        """Outputs that are larger than the caches get whole vectors at aligned places past them."""
-        inner = self.nest.loops[self.scope :]
-        if not inner or inner[-1].role != "lanes" or self.context.cache is None:
-            return
-        cells = product_text([f"(double){size_name(d.name)}" for d in self.program.hom.dims_of("cc")])
-        for b in self.nest.past_caches:
-            if self._streamed(b, inner[-1]) is None:
-                continue
-            t = self.program.buffer(b).type
-            size, row = f"sizeof({c_type(t)})", min(_SHORTEST_ROW, self.context.cache)
-            large = f"{cells}*{size} > {self.context.cache}.0"
-            if row:
-                large += f" && {size_name(inner[-1].dim)}*{size} >= {row}"
-            self.masks[b] = self.context.names.new(f"{b}_mask")
-            bits = f"{large} ? MDH_VECTOR_BYTES - 1 : (__UINTPTR_TYPE__)-1"
-            self.out.add(f"const __UINTPTR_TYPE__ {self.masks[b]} = {bits};")
-
-    def _streamed(self, buffer: str, lanes: Loop) -> Store | None:
-        """The store to a buffer, if it is one of whole vectors of every length that machines have."""
-        stores = [s for s in self.program.out.stores if s.buffer == buffer]
-        t, count = self.program.buffer(buffer).type, lanes.count or 0
-        if len(stores) != 1 or stores[0].at_last or self._store_stride(stores[0], lanes.dim) != 1:
-            return None
-        same = isinstance(t, ScalarType) and t.size == self.lane_bytes
-        return stores[0] if same and count * t.size % 64 == 0 else None
-
-    def write_vector(self, s: Store, vectors: Vectors, text: str) -> None:
-        """One vector of a store's cells, at the current indices."""
-        t = vectors.unaligned(self.program.buffer(s.buffer).type)
-        target = self.context.subscript(s.buffer, s.index)
-        if s.buffer in self.masks:
-            self.out.add(f"MDH_STORE({t}, {self.masks[s.buffer]}, {target}, {text});")
-        else:
-            self.out.add(f"*({t} *)&{target} = {text};")
-
     # ------------------------------------------------------------------ loops before the local tile
 
     def _level(self, k: int) -> None:
         saved, packed = dict(self.context.places), dict(self.packed_from)
-        with ExitStack() as stack:
-            for pack in self.nest.packs:
-                if pack.at == k and k <= self.scope:
-                    self._pack(pack, stack)
-            if k == self.scope:
-                self._local_tile()
-            elif self.nest.threads[0] <= k < self.nest.threads[1]:
-                self._threads()
-            elif self._is_tile_row(k):
-                self._tile_row(k)
-            else:
-                with self._loop(k):
-                    self._level(k + 1)
+        for pack in self.nest.packs:
+            if pack.at == k and k <= self.scope:
+                self.pack(pack)
+        if k == self.scope:
+            self._local_tile()
+        elif self.nest.threads[0] <= k < self.nest.threads[1]:
+            self._threads()
+        elif self._is_tile_row(k):
+            self._tile_row(k)
+        else:
+            with self._loop(k):
+                self._level(k + 1)
         self.context.places, self.packed_from = saved, packed
 
     def _variable(self, loop: Loop) -> str:
@@ -444,91 +385,6 @@ class NestText(CellsText):
         schedule = "dynamic" if uneven or shaped else "static"
         return f"#pragma omp parallel for{collapse} schedule({schedule}){condition}"
 
-    # ------------------------------------------------------------------ packs
-
-    def _pack(self, pack: Pack, stack: ExitStack) -> None:
-        """Copy the box of cells that the accesses touch from here on, in the pack's layout."""
-        context, out = self.context, self.out
-        accesses = [a for a in self.program.inp.accesses if a.buffer == pack.buffer]
-        inner = self.nest.loops[pack.at :]
-        name = context.names.new(f"{pack.buffer}_tile")
-        t = self.program.buffer(pack.buffer).type
-        strides: list[int] = [0] * len(pack.extents)
-        cells = 1
-        for position in reversed(pack.layout):
-            strides[position] = cells
-            cells *= pack.extents[position]
-        if pack.at >= self.nest.threads[1] > self.nest.threads[0] or cells * t.size <= 1 << 14:
-            out.add(f"{c_type(t)} {name}[{cells}] __attribute__((aligned(64)));")
-        else:
-            context.allocations.append(Allocation(name, c_type(t), str(cells)))
-        bases, lengths = [], []
-        for d in range(len(pack.extents)):
-            base, length = self._box(accesses, d, inner)
-            bases.append(base)
-            lengths.append(length)
-        source, target = context.place(pack.buffer), Place(name, tuple(strides), tuple(bases))
-        variables = [context.names.new(f"c{d}") for d in range(len(pack.extents))]
-        shared = pack.at < self.nest.threads[0]
-        with ExitStack() as loops:
-            if shared:
-                out.add("#pragma omp parallel for schedule(static)")
-            for position in pack.layout:
-                v = variables[position]
-                head = f"for (long {v} = 0; {v} < {lengths[position]}; {v}++)"
-                loops.enter_context(out.block(head))
-            here = Context(self.program, context.names, {v: v for v in variables})
-            here.places = {pack.buffer: replace(target, base=())}
-            there = Context(self.program, context.names, {})
-            there.places = {pack.buffer: source}
-            index = tuple(Affine.of(v) for v in variables)
-            there.at = {v: v if b == "0" else f"{b} + {v}" for v, b in zip(variables, bases, strict=True)}
-            out.add(f"{here.subscript(pack.buffer, index)} = {there.subscript(pack.buffer, index)};")
-        context.places[pack.buffer] = target
-        used = {n for a in accesses for x in a.index for n in x.names}
-        self.packed_from |= {d: self.context.at[d] for d in used & self.concatenated}
-
-    def _box(self, accesses: list[Access], d: int, inner: tuple[Loop, ...]) -> tuple[str, str]:
-        """First index and number of indices of one buffer dimension, clipped at the sizes."""
-        constants = [a.index[d].const for a in accesses]
-        base = Affine(accesses[0].index[d].terms, min(constants))
-        length: list[str] = []
-        fixed = max(constants) - min(constants) + 1
-        shift: list[str] = []
-        dims = {x.name for x in self.program.hom.dims}
-        for name, c in accesses[0].index[d].terms:
-            if name not in dims:
-                continue  # a parameter
-            known = self.program.dim(name).size.constant
-            span = loop_range(inner, name, known)
-            assert span is not None
-            if span == 1:
-                continue
-            n, start = size_name(name), self.context.at[name]
-            left = n if start == "0" else f"{n} - {start}"
-            if known is not None and known % span == 0 and self.ordered(name):
-                fixed += abs(c) * (span - 1)
-                if c < 0:
-                    shift.append(f" - {abs(c) * (span - 1)}")
-                continue
-            clipped = f"({left} < {span} ? {left} : {span})"
-            fixed -= abs(c)
-            length.append(clipped if abs(c) == 1 else f"{abs(c)}*{clipped}")
-            if c < 0:
-                shift.append(f" - {abs(c)}*({clipped} - 1)")
-        text = affine_text(base, self.context.at)
-        base_text = text + "".join(shift)
-        if "+" in base_text or "-" in base_text or "*" in base_text:
-            base_name = self.context.names.new(f"{accesses[0].buffer}_first{d}")
-            self.out.add(f"const long {base_name} = {base_text};")
-            base_text = base_name
-        if not length:
-            return base_text, str(fixed)
-        length_name = self.context.names.new(f"{accesses[0].buffer}_count{d}")
-        total = " + ".join(length) + (f" + {fixed}" if fixed > 0 else f" - {-fixed}" if fixed else "")
-        self.out.add(f"const long {length_name} = {total};")
-        return base_text, length_name
-
     # ------------------------------------------------------------------ the local tile
 
     def _local_tile(self) -> None:
@@ -574,11 +430,6 @@ class NestText(CellsText):
         self.out.middle(f"}} else if ({condition}) {{" if condition else "} else {")
         Tile(self, inner, True, vectors, guard=[r for r in readable if r.names & reduced]).write()
         return condition is None
-
-    @property
-    def _keeps_order(self) -> bool:
-        """Whether a cell's contributions are combined one after the other, the initial value first."""
-        return self.program.fp == "exact" and self.function is not None and not self.function.exact
 
     def _may_repeat_points(self) -> bool:
         """Whether computing a cell twice changes nothing: at one visit, and nothing written is read."""
@@ -629,72 +480,6 @@ class NestText(CellsText):
             last = f"{start} + {span - 1}" if start != "0" else str(span - 1)
             conditions.append(f"{last} < {size_name(dim)}")
         return " && ".join(conditions) or None
-
-    def _vectors(self, inner: tuple[Loop, ...]) -> Vectors | None:
-        """The vector types, if the innermost loop runs over lanes and its code has a vector form."""
-        if not self._has_vectors(inner):
-            return None
-        lanes = self.context.names.new("lanes")
-        return Vectors(inner[-1].dim, lanes, lanes.replace("lanes", "v"))
-
-    def _has_vectors(self, inner: tuple[Loop, ...]) -> bool:
-        last = inner[-1] if inner else None
-        t = self.types[0]
-        if (
-            last is None
-            or last.role != "lanes"
-            or last.size != 1
-            or last.count is None
-            or not isinstance(t, ScalarType)
-            or not (_power_of_two(last.count) or last.count % (64 // self.lane_bytes) == 0)
-            or not (straight_line(body := self.program.hom.scalar.body) or has_masked_form(body))
-            or any(a.conditional for a in self.program.inp.accesses)
-        ):
-            return False
-        if self.function is not None and self.function.identity is None:
-            return False
-        if self.counted or (self.ragged and self._keeps_order):
-            return False
-        try:
-            self._try_vectors(Vectors(last.dim, "lanes", "v"))
-        except NotVector:
-            return False
-        return True
-
-    @property
-    def lane_bytes(self) -> int:
-        """Bytes of one lane: of the first component, or of the widest value of a function with branches."""
-        body = self.program.hom.scalar.body
-        return max(self.types[0].size, 1 if straight_line(body) else widest(body))
-
-    def _try_vectors(self, vectors: Vectors) -> None:
-        """Raises NotVector if the scalar function, the operator or a store has no vector form."""
-        printer = VectorPrinter(self.context, vectors)
-        body = self.program.hom.scalar.body
-        if not straight_line(body):
-            MaskedText(printer, Lines(), "v", 1).write(body)
-            body = ()
-        for name, t, value in named_values(body):
-            vectors.type(t)
-            printer.vector(value)
-            if printer.varies(value):
-                printer.variables[name] = name
-        for e in self.program.hom.scalar.results:
-            printer.vector(e)
-            vectors.type(e.type)
-        if self.function is not None:
-            lanes = {f"{s}{c}": f"{s}{c}" for c in range(len(self.types)) for s in "lr"}
-            for e in self.function.values:
-                VectorPrinter(self.context, vectors, variables=lanes).vector(e)
-        if self.function is None:
-            for s in self.program.out.stores:
-                if s.at_last or self._store_stride(s, vectors.dim) != 1:
-                    raise NotVector
-                results = {c: f"r{c}" for c in range(len(self.types))}
-                VectorPrinter(self.context, vectors, results=results).vector(s.value)
-
-    def _store_stride(self, s: Store, dim: str) -> int | None:
-        return self.context.lane_stride(s.buffer, s.index, dim)
 
     # ------------------------------------------------------------------ one version of the tile
 

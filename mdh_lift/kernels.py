@@ -36,6 +36,7 @@ _NO_EXTENT = 64  # of a parameter that is no size
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TUNED = 3  # programs of a nest that are searched at once
 _MATTERS = 0.05  # share of the time from which on a program is searched
+_TILES = ("width_", "steps_")  # parameters of host loops
 _FINER = 12  # times as many blocks of sizes that change
 _THREADS_PAY = 8192  # points from which on a program that runs often should begin a parallel region
 
@@ -147,14 +148,10 @@ class Plan:
             if name in fixed:
                 return (default[name],)
             one_thread = _bare(name) == "threads" and self._is_repeated(_number(name))
-            return (*values, "") if one_thread and "" not in values else values
+            more = [default[name], *([""] if one_thread else [])]
+            return tuple(dict.fromkeys((*values, *more)))
 
-        tiles: list[tuple[str, tuple[int | str, ...]]] = []
-        for name, usual in default.items():
-            if name.startswith("width_"):
-                tiles.append((name, (usual, 0)))
-            elif name.startswith("steps_"):
-                tiles.append((name, (usual,)))
+        tiles = tuple((name, _near(name, int(n))) for name, n in default.items() if name.startswith(_TILES))
         return Space(
             (*((name, values_of(name, values)) for name, values in whole.parameters), *tiles),
             tuple(r for r in whole.restrictions if not fixed & set(_IDENTIFIER.findall(r))),
@@ -210,6 +207,12 @@ def _default_point(
     program: MdhProgram, machine: Machine, extents: tuple[tuple[str, int], ...]
 ) -> tuple[tuple[str, int | str], ...]:
     return tuple(default_point((program,), machine, (dict(extents),)).items())
+
+
+def _near(name: str, usual: int) -> tuple[int, ...]:
+    """Values to try for the width of a host loop's parts (0: no parts) and for the iterations of a block."""
+    some = {usual, usual // 2, 2 * usual} - {0} if usual else set()
+    return tuple(sorted(some | ({0} if name.startswith("width_") or not usual else set())))
 
 
 def _suffix(k: int) -> str:

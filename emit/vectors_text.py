@@ -1,0 +1,140 @@
+"""Vectors of a nest's local tile: whether there are any, and how they are stored.
+
+Outputs that are larger than the caches get whole vectors at aligned places past them: ``masks`` names per
+buffer a variable with the bits that are 0 in such an address, which is all ones where that does not pay.
+"""
+
+from __future__ import annotations
+
+from emit.c_text import c_type
+from emit.cells_text import CellsText
+from emit.kernel_text import Context, Lines, NotVector, VectorPrinter, Vectors, product_text
+from emit.masked_text import MaskedText
+from lowering.lower import Loop, Nest, size_name
+from mdh_core.expr import ScalarType, named_values, straight_line
+from mdh_core.ir import Store
+from mdh_core.lanes import has_masked_form, widest
+
+
+def _power_of_two(n: int) -> bool:
+    return n > 0 and n & (n - 1) == 0
+
+
+# bytes of a row: at its ends, ordinary stores and those past the caches meet in one line, which costs a lot
+_SHORTEST_ROW = 4096
+
+
+class VectorsText(CellsText):
+    """The vectors of one nest; ``scope``: from this loop on results live in a local tile."""
+
+    def __init__(self, nest: Nest, context: Context, out: Lines) -> None:
+        super().__init__(nest, context, out)
+        self.scope = nest.accumulate if self.function is not None else nest.tile
+        self.masks: dict[str, str] = {}
+
+    @property
+    def _keeps_order(self) -> bool:
+        """Whether a cell's contributions are combined one after the other, the initial value first."""
+        return self.program.fp == "exact" and self.function is not None and not self.function.exact
+
+    def declare_masks(self) -> None:
+        """Outputs that are larger than the caches get whole vectors at aligned places past them."""
+        inner = self.nest.loops[self.scope :]
+        if not inner or inner[-1].role != "lanes" or self.context.cache is None:
+            return
+        cells = product_text([f"(double){size_name(d.name)}" for d in self.program.hom.dims_of("cc")])
+        for b in self.nest.past_caches:
+            if self._streamed(b, inner[-1]) is None:
+                continue
+            t = self.program.buffer(b).type
+            size, row = f"sizeof({c_type(t)})", min(_SHORTEST_ROW, self.context.cache)
+            large = f"{cells}*{size} > {self.context.cache}.0"
+            if row:
+                large += f" && {size_name(inner[-1].dim)}*{size} >= {row}"
+            self.masks[b] = self.context.names.new(f"{b}_mask")
+            bits = f"{large} ? MDH_VECTOR_BYTES - 1 : (__UINTPTR_TYPE__)-1"
+            self.out.add(f"const __UINTPTR_TYPE__ {self.masks[b]} = {bits};")
+
+    def _streamed(self, buffer: str, lanes: Loop) -> Store | None:
+        """The store to a buffer, if it is one of whole vectors of every length that machines have."""
+        stores = [s for s in self.program.out.stores if s.buffer == buffer]
+        t, count = self.program.buffer(buffer).type, lanes.count or 0
+        if len(stores) != 1 or stores[0].at_last or self._store_stride(stores[0], lanes.dim) != 1:
+            return None
+        same = isinstance(t, ScalarType) and t.size == self.lane_bytes
+        return stores[0] if same and count * t.size % 64 == 0 else None
+
+    def write_vector(self, s: Store, vectors: Vectors, text: str) -> None:
+        """One vector of a store's cells, at the current indices."""
+        t = vectors.unaligned(self.program.buffer(s.buffer).type)
+        target = self.context.subscript(s.buffer, s.index)
+        if s.buffer in self.masks:
+            self.out.add(f"MDH_STORE({t}, {self.masks[s.buffer]}, {target}, {text});")
+        else:
+            self.out.add(f"*({t} *)&{target} = {text};")
+
+    def _vectors(self, inner: tuple[Loop, ...]) -> Vectors | None:
+        """The vector types, if the innermost loop runs over lanes and its code has a vector form."""
+        if not self._has_vectors(inner):
+            return None
+        lanes = self.context.names.new("lanes")
+        return Vectors(inner[-1].dim, lanes, lanes.replace("lanes", "v"))
+
+    def _has_vectors(self, inner: tuple[Loop, ...]) -> bool:
+        last = inner[-1] if inner else None
+        t = self.types[0]
+        if (
+            last is None
+            or last.role != "lanes"
+            or last.size != 1
+            or last.count is None
+            or not isinstance(t, ScalarType)
+            or not (_power_of_two(last.count) or last.count % (64 // self.lane_bytes) == 0)
+            or not (straight_line(body := self.program.hom.scalar.body) or has_masked_form(body))
+            or any(a.conditional for a in self.program.inp.accesses)
+        ):
+            return False
+        if self.function is not None and self.function.identity is None:
+            return False
+        if self.counted or (self.ragged and self._keeps_order):
+            return False
+        try:
+            self._try_vectors(Vectors(last.dim, "lanes", "v"))
+        except NotVector:
+            return False
+        return True
+
+    @property
+    def lane_bytes(self) -> int:
+        """Bytes of one lane: of the first component, or of the widest value of a function with branches."""
+        body = self.program.hom.scalar.body
+        return max(self.types[0].size, 1 if straight_line(body) else widest(body))
+
+    def _try_vectors(self, vectors: Vectors) -> None:
+        """Raises NotVector if the scalar function, the operator or a store has no vector form."""
+        printer = VectorPrinter(self.context, vectors)
+        body = self.program.hom.scalar.body
+        if not straight_line(body):
+            MaskedText(printer, Lines(), "v", 1).write(body)
+            body = ()
+        for name, t, value in named_values(body):
+            vectors.type(t)
+            printer.vector(value)
+            if printer.varies(value):
+                printer.variables[name] = name
+        for e in self.program.hom.scalar.results:
+            printer.vector(e)
+            vectors.type(e.type)
+        if self.function is not None:
+            lanes = {f"{s}{c}": f"{s}{c}" for c in range(len(self.types)) for s in "lr"}
+            for e in self.function.values:
+                VectorPrinter(self.context, vectors, variables=lanes).vector(e)
+        if self.function is None:
+            for s in self.program.out.stores:
+                if s.at_last or self._store_stride(s, vectors.dim) != 1:
+                    raise NotVector
+                results = {c: f"r{c}" for c in range(len(self.types))}
+                VectorPrinter(self.context, vectors, results=results).vector(s.value)
+
+    def _store_stride(self, s: Store, dim: str) -> int | None:
+        return self.context.lane_stride(s.buffer, s.index, dim)
