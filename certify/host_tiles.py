@@ -58,7 +58,9 @@ def _violation(loop: HostLoop, programs: list[MdhProgram], tiles: HostTiles) -> 
             left, right = _names(first, loop, ""), _names(second, loop, "'")
             base = [*_points(first, left), *_points(second, right)]
             base += [equal(i.substitute(left), j.substitute(right)) for i, j in zip(x, y, strict=True)]
-            t, u = left[loop.iterator], right[loop.iterator]
+            first_one = Affine.of("first!")  # iteration of the block; what the loop's own iterator is then matters
+            t, u = left[loop.iterator] - first_one, right[loop.iterator] - first_one
+            base.append(at_least(first_one))
             if steps is not None:
                 base += [c for z in (t, u) for c in (at_least(z), below(z, Affine.number(steps)))]
             orders: list[System] = [[below(t, u)], *([[equal(t, u)]] if k < m else [])]

@@ -10,8 +10,9 @@ the others or the borders compute, and a border needs only itself and what was c
 travels, there are no borders, and a part runs through the whole loop.
 
     distance   i' - i for positions i, i' of two programs that touch one cell, which one of them writes
-    skew       lower[k'] - lower[k] >= distance >= upper[k] - upper[k'], the loop's slope added if the second
-               one comes in a later iteration
+    skew       lower[k'] - lower[k] + slopes[0]*(t' - t) >= distance,
+               upper[k'] - upper[k] + slopes[1]*(t' - t) >= -distance
+               if the second one comes later: t' > t, or t' = t and k' > k
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from mdh_core.polytope import project, rows_of
 
 _INDEPENDENT = 64  # positions of a part in which nothing travels: whole lines that stay in the first cache
 _FEWEST = 3  # iterations of a block that are worth two more barriers
-FURTHEST = 64  # no tiles where values travel further in one iteration
+_MANY = 16  # iterations of a block that are worth threads where one iteration is not
+_MUCH = 1 << 17  # positions in all iterations, from which on threads pay
+FURTHEST = 8  # no tiles where values travel further in one iteration
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +41,12 @@ class Skew:
 
     lower, upper   per program, see above
     slopes         how much they grow per iteration
-    furthest       greatest distance between positions that depend on one another
     """
 
     dims: tuple[int | None, ...]
     lower: tuple[int, ...]
     upper: tuple[int, ...]
     slopes: tuple[int, int]
-    furthest: int
 
     @property
     def independent(self) -> bool:
@@ -55,7 +56,7 @@ class Skew:
     def least_width(self, steps: int) -> int:
         """Positions of a block, so that a border meets no other one in so many iterations."""
         grown = sum(self.slopes) * (steps - 1)
-        return max(self.lower) + max(self.upper) + grown + self.furthest + 1
+        return max(self.lower) + max(self.upper) + grown + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ Cell = tuple[str, tuple[Affine, ...]]
 
 
 def usual_tiles(skew: Skew, size: int, each: float, iterations: int, machine: Machine) -> HostTiles | None:
-    """Tiles whose positions stay in the second cache; None where that gains nothing.
+    """Tiles whose positions stay in the second cache, or that spare barriers; None: nothing is gained.
 
     size   positions;  each   bytes that the programs touch per position
     """
@@ -79,11 +80,13 @@ def usual_tiles(skew: Skew, size: int, each: float, iterations: int, machine: Ma
         return None
     if skew.independent:
         return HostTiles(skew, max(8, min(_INDEPENDENT, size // (2 * machine.cores) // 8 * 8)), None)
-    if size * each <= machine.l2 // 2:
+    fits = size * each <= machine.l2 // 2
+    if fits and size * iterations < _MUCH:
         return None
-    width = int(min(machine.l2 // 2 // max(each, 1.0), -(-size // machine.cores)))
-    steps = min(iterations, 1 + (width - skew.least_width(1)) // sum(skew.slopes))
-    return HostTiles(skew, width, steps) if steps >= _FEWEST else None
+    widest = -(-size // (2 * machine.cores)) if fits else machine.l2 // 2 // max(each, 1.0)
+    width = int(min(widest, -(-size // machine.cores)))
+    steps = min(iterations, 1 + (width - skew.least_width(1)) // max(1, sum(skew.slopes)))
+    return HostTiles(skew, width, steps) if steps >= (_MANY if fits else _FEWEST) else None
 
 
 @functools.lru_cache(maxsize=256)
@@ -148,82 +151,106 @@ def _skewed(
 ) -> Skew | None:
     if all(d is None for d in dims):
         return None
-    count = len(programs)
-    between: dict[tuple[int, int], tuple[int, int]] = {}
-    for a, b in itertools.product(range(count), repeat=2):
-        stored = [{s.buffer for s in programs[k].out.stores} for k in (a, b)]
-        pairs = [
-            (x, y) for x in cells[a] for y in cells[b]
-            if x[0] == y[0] and (x[0] in stored[0] or x[0] in stored[1])
-        ]  # fmt: skip
-        for x, y in pairs:
-            ends = distances(programs[a], dims[a], x[1], programs[b], dims[b], y[1], loop.iterator)
-            if ends is None:
+    pairs = [
+        _Pair(a, b, _names(programs[a], loop, ""), _names(programs[b], loop, "'"), x[1], y[1])
+        for a, b in itertools.product(range(len(programs)), repeat=2)
+        for x, y in itertools.product(cells[a], cells[b])
+        if x[0] == y[0] and any(s.buffer == x[0] for k in (a, b) for s in programs[k].out.stores)
+    ]
+    lower, upper = [0] * len(programs), [0] * len(programs)
+    for pair in sorted(pairs, key=lambda x: x.b):
+        if pair.a < pair.b:
+            ends = [pair.furthest(programs, dims, loop.iterator, sign, None) for sign in (1, -1)]
+            if ends[0] is None or ends[1] is None:
                 return None
-            if ends[0] <= ends[1]:
-                low, high = between.get((a, b), ends)
-                between[a, b] = min(low, ends[0]), max(high, ends[1])
-    lower, upper = [0] * count, [0] * count
-    for b in range(count):
-        for a in range(b):
-            if (a, b) in between:
-                low, high = between[a, b]
-                lower[b] = max(lower[b], lower[a] + high)
-                upper[b] = max(upper[b], upper[a] - low)
-    slopes = [0, 0]
-    for (a, b), (low, high) in between.items():
-        slopes[0] = max(slopes[0], high + lower[a] - lower[b])
-        slopes[1] = max(slopes[1], -low + upper[a] - upper[b])
-    furthest = max((max(abs(low), abs(high)) for low, high in between.values()), default=0)
-    if max(*slopes, furthest) > FURTHEST:
+            lower[pair.b] = max(lower[pair.b], lower[pair.a] + ends[0])
+            upper[pair.b] = max(upper[pair.b], upper[pair.a] + ends[1])
+    slopes = [
+        _slope([(x, known[x.b] - known[x.a]) for x in pairs], programs, dims, loop.iterator, sign)
+        for known, sign in ((lower, 1), (upper, -1))
+    ]
+    if slopes[0] is None or slopes[1] is None or max(*lower, *upper) > FURTHEST * len(programs):
         return None
     numbers = tuple(
         None if d is None else [x.name for x in p.hom.dims].index(d)
         for p, d in zip(programs, dims, strict=True)
     )
-    return Skew(numbers, tuple(lower), tuple(upper), (slopes[0], slopes[1]), furthest)
+    return Skew(numbers, tuple(lower), tuple(upper), (slopes[0], slopes[1]))
 
 
-def distances(
-    p: MdhProgram,
-    d: str | None,
-    x: tuple[Affine, ...],
-    q: MdhProgram,
-    e: str | None,
-    y: tuple[Affine, ...],
+def _slope(
+    pairs: Sequence[tuple[_Pair, int]],
+    programs: Sequence[MdhProgram],
+    dims: tuple[str | None, ...],
     iterator: str,
-) -> tuple[int, int] | None:
-    """The least and greatest distance of positions whose cells x and y are one; None: there is no bound.
+    sign: int,
+) -> int | None:
+    """The least slope with which no pair travels further than what is allowed for it beside the slope."""
 
-    The iterations are any two: ``iterator`` has a value for each.  No common cell: the first is greater.
-    """
-    left, right = _renamed(p, iterator, ""), _renamed(q, iterator, "'")
-    rows = [*_space(p, left), *_space(q, right)]
-    for a, b in zip(x, y, strict=True):
-        same = a.substitute(left) - b.substitute(right)
-        rows += [same, -same]
-    there, here = (right[e] if e is not None else Affine()), (left[d] if d is not None else Affine())
-    apart = Affine.of("?") - there + here
-    rows += [apart, -apart]
-    names = {n for r in rows for n in r.names} - {"?"}
-    left_over, _ = project(rows, names)
-    low: int | None = None
-    high: int | None = None
-    for r in left_over:
-        c = r.coefficient("?")
-        if c == 0:
-            return 1, 0  # a constant that is negative: no common cell
-        if c > 0:
-            end = -(r.const // c)
-            low = end if low is None else max(low, end)
+    def enough(slope: int) -> bool:
+        ends = ((x.furthest(programs, dims, iterator, sign, slope), allowed) for x, allowed in pairs)
+        return all(end is not None and end <= allowed for end, allowed in ends)
+
+    if not enough(FURTHEST):
+        return None
+    return next(n for n in range(FURTHEST + 1) if enough(n))
+
+
+_NOWHERE = -(1 << 20)  # less than every distance: there is no common cell
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """Two cells, ``x`` of program a and ``y`` of program b, of which one is written; new names for both."""
+
+    a: int
+    b: int
+    left: dict[str, Affine]
+    right: dict[str, Affine]
+    x: tuple[Affine, ...]
+    y: tuple[Affine, ...]
+
+    def furthest(
+        self,
+        programs: Sequence[MdhProgram],
+        dims: tuple[str | None, ...],
+        iterator: str,
+        sign: int,
+        slope: int | None,
+    ) -> int | None:
+        """The greatest ``sign*(i' - i)`` in one iteration, or of this less ``slope*(t' - t)`` in later ones.
+
+        None: there is no bound.
+        """
+        t, u = self.left[iterator], self.right[iterator]
+        rows = [*_space(programs[self.a], self.left), *_space(programs[self.b], self.right)]
+        for i, j in zip(self.x, self.y, strict=True):
+            same = i.substitute(self.left) - j.substitute(self.right)
+            rows += [same, -same]
+        d, e = dims[self.a], dims[self.b]
+        here = self.left[d] if d is not None else Affine()
+        there = self.right[e] if e is not None else Affine()
+        travelled = (there - here) * sign
+        if slope is None:
+            rows += [t - u, u - t]
         else:
-            end = r.const // -c
-            high = end if high is None else min(high, end)
-    return None if low is None or high is None else (low, high)
+            rows.append(u - t - 1)
+            travelled = travelled - (u - t) * slope
+        end = Affine.of("?") - travelled
+        rows += [end, -end]
+        left_over, _ = project(rows, {n for r in rows for n in r.names} - {"?"})
+        found: list[int] = []
+        for r in left_over:
+            c = r.coefficient("?")
+            if c == 0:
+                return _NOWHERE  # a constant that is negative
+            if c < 0:
+                found.append(r.const // -c)
+        return min(found, default=None)
 
 
-def _renamed(p: MdhProgram, iterator: str, mark: str) -> dict[str, Affine]:
-    own = [d.name for d in p.hom.dims] + [iterator]
+def _names(p: MdhProgram, loop: HostLoop, mark: str) -> dict[str, Affine]:
+    own = [d.name for d in p.hom.dims] + [loop.iterator]
     return {n: Affine.of(f"{n}:{mark}") for n in own}
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -102,9 +103,15 @@ def _pitches(b: Buffer, values: Mapping[str, Affine]) -> tuple[int, ...]:
 
 
 def bytes_of(f: Facts) -> dict[str, float]:
-    """Of every buffer, the bytes of all cells that the program touches."""
+    """Of every buffer, the bytes of all cells that the program touches, a line for each at most."""
     sizes = {d: float(n) for d, n in f.sizes.items()}
-    return {name: footprint(use, sizes, True).lines for name, use in uses(f).items()}
+    times = Counter(a.buffer for a in f.program.inp.accesses)
+    times.update(s.buffer for s in f.program.out.stores)
+    most = f.points * LINE
+    return {
+        name: min(footprint(use, sizes, True).lines, float(most * times[name]))
+        for name, use in uses(f).items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
