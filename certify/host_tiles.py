@@ -58,7 +58,7 @@ def _violation(loop: HostLoop, programs: list[MdhProgram], tiles: HostTiles) -> 
             left, right = _names(first, loop, ""), _names(second, loop, "'")
             base = [*_points(first, left), *_points(second, right)]
             base += [equal(i.substitute(left), j.substitute(right)) for i, j in zip(x, y, strict=True)]
-            first_one = Affine.of("first!")  # iteration of the block; what the loop's own iterator is then matters
+            first_one = Affine.of("first!")  # iteration of the block: cells depend on the loop's own iterator
             t, u = left[loop.iterator] - first_one, right[loop.iterator] - first_one
             base.append(at_least(first_one))
             if steps is not None:
