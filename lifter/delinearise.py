@@ -186,7 +186,7 @@ def find_shape(accesses: tuple[FlatAccess, ...]) -> Shape | None:
 
 def _constant_shape(accesses: tuple[FlatAccess, ...]) -> Shape | None:
     """The shape of several constant strides, each a multiple of the next, if it is sure to hold."""
-    found = {c if c.leading()[1] > 0 else -c for a in accesses for c in _coefficients(a).values()}
+    found = _strides(accesses)
     if len(found) < 2 or any(c.degree for c in found):
         return None
     strides = _chain([c for c in found if c != Poly.number(1)])
@@ -223,10 +223,7 @@ def _meets_twice(a: FlatAccess) -> bool:
 
 def _candidates(accesses: tuple[FlatAccess, ...], constants: bool) -> list[tuple[Poly, ...]]:
     """Chains of strides to try, greatest first in each; ``constants``: only integer strides occur."""
-    found: set[Poly] = set()
-    for a in accesses:
-        for c in _coefficients(a).values():
-            found.add(c if c.leading()[1] > 0 else -c)
+    found = _strides(accesses)
     if constants:
         return [(c,) for c in sorted(found, key=lambda c: -c.terms[0][1]) if c != Poly.number(1)]
     symbolic = {c for c in found if c.degree > 0}
@@ -250,6 +247,11 @@ def _candidates(accesses: tuple[FlatAccess, ...], constants: bool) -> list[tuple
         if chain and chain not in unique:
             unique.append(chain)
     return unique
+
+
+def _strides(accesses: tuple[FlatAccess, ...]) -> set[Poly]:
+    """Coefficients of all iterators, without signs."""
+    return {c if c.leading()[1] > 0 else -c for a in accesses for c in _coefficients(a).values()}
 
 
 def _chain(strides: list[Poly]) -> tuple[Poly, ...]:

@@ -32,6 +32,7 @@ _INDEPENDENT = 64  # positions of a part in which nothing travels: whole lines t
 _FEWEST = 3  # iterations of a block that are worth two more barriers
 _MANY = 16  # iterations of a block that are worth threads where one iteration is not
 _MUCH = 1 << 17  # positions in all iterations, from which on threads pay
+_CHOICES, _PAIRS = 9, 2000  # of dimensions to cut, of cells that two programs touch: the search ends there
 FURTHEST = 8  # no tiles where values travel further in one iteration
 
 
@@ -104,7 +105,7 @@ def skew_of(loop: HostLoop) -> Skew | None:
         return None
     written = {s.buffer for p in programs for s in p.out.stores}
     cells = [[x for x in t or () if x[0] in written] for t in touched]
-    for dims in itertools.islice(_choices(programs), 81):
+    for dims in itertools.islice(_choices(programs), _CHOICES):
         found = _skewed(programs, dims, cells, loop)
         if found is not None:
             return found
@@ -157,6 +158,8 @@ def _skewed(
         for x, y in itertools.product(cells[a], cells[b])
         if x[0] == y[0] and any(s.buffer == x[0] for k in (a, b) for s in programs[k].out.stores)
     ]
+    if len(pairs) > _PAIRS:
+        return None
     lower, upper = [0] * len(programs), [0] * len(programs)
     for pair in sorted(pairs, key=lambda x: x.b):
         if pair.a < pair.b:
