@@ -30,9 +30,10 @@ from emit.c_text import c_type
 from emit.kernel_text import (
     Context,
     Lines,
+    Place,
     Vectors,
 )
-from emit.packs_text import PacksText
+from emit.packs_text import PacksText, layout_strides
 from emit.tile_text import Tile
 from lowering.lower import Loop, Nest, loop_range, size_name
 from mdh_core.expr import (
@@ -286,8 +287,17 @@ class NestText(PacksText):
             and not self.domain.rows
             and not self._keeps_order
             and not self._may_repeat_points()
-            and self._has_vectors(inner)
+            and self._has_vectors_of_copies(inner)
         )
+
+    def _has_vectors_of_copies(self, inner: tuple[Loop, ...]) -> bool:
+        """Whether the tile has a vector form where all copies are in place, asked before they are."""
+        before = dict(self.context.places)
+        for pack in self.nest.packs:
+            self.context.places[pack.buffer] = Place(pack.buffer, layout_strides(pack), ())
+        found = self._has_vectors(inner)
+        self.context.places = before
+        return found
 
     def _move(self, k: int) -> None:
         """A tile that would be clipped begins earlier, but not before what copies of inputs hold."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -11,6 +12,15 @@ from emit.vectors_text import VectorsText
 from lowering.lower import Loop, Nest, Pack, loop_range, size_name
 from mdh_core.expr import Affine
 from mdh_core.ir import Access
+
+
+def layout_strides(pack: Pack) -> tuple[int, ...]:
+    """Elements between neighbours of a copy, per dimension of the buffer."""
+    strides, cells = [0] * len(pack.extents), 1
+    for position in reversed(pack.layout):
+        strides[position] = cells
+        cells *= pack.extents[position]
+    return tuple(strides)
 
 
 class PacksText(VectorsText):
@@ -27,11 +37,7 @@ class PacksText(VectorsText):
         inner = self.nest.loops[pack.at :]
         name = context.names.new(f"{pack.buffer}_tile")
         t = self.program.buffer(pack.buffer).type
-        strides: list[int] = [0] * len(pack.extents)
-        cells = 1
-        for position in reversed(pack.layout):
-            strides[position] = cells
-            cells *= pack.extents[position]
+        strides, cells = layout_strides(pack), math.prod(pack.extents)
         if pack.at >= self.nest.threads[1] > self.nest.threads[0] or cells * t.size <= 1 << 14:
             out.add(f"{c_type(t)} {name}[{cells}] __attribute__((aligned(64)));")
         else:
@@ -41,7 +47,7 @@ class PacksText(VectorsText):
             base, length = self._box(accesses, d, inner)
             bases.append(base)
             lengths.append(length)
-        source, target = context.place(pack.buffer), Place(name, tuple(strides), tuple(bases))
+        source, target = context.place(pack.buffer), Place(name, strides, tuple(bases))
         variables = [context.names.new(f"c{d}") for d in range(len(pack.extents))]
         shared = pack.at < self.nest.threads[0]
         with ExitStack() as loops:

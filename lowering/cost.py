@@ -18,7 +18,9 @@ from lowering.facts import (
     histogram_threads,
     lane_counts,
     packable,
+    row_counts,
     row_dims,
+    store_strides,
     strides,
     thread_choices,
     vector_candidates,
@@ -38,7 +40,10 @@ _NEAR, _FAR, _NEAR_RUN, _FAR_RUN = 6e-12, 6e-11, 1e-9, 1e-8
 _BESIDE = 0.2  # of the other times is not hidden behind the longest
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
 _CLOCK = 4.0 * 3.0e9  # operations per second and lane: two units that multiply and add
+_ADDRESSES = 9  # that registers hold beside counters and sizes; measured on convolutions
 _WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
+
+Rows = tuple[tuple[str, int], ...]  # dimensions with their elements in the register tile
 
 
 def default_point(
@@ -66,6 +71,13 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
         return sorted(points, key=lambda x: _cost(f, machine, x))
     first, *others = (threads[:8] if (threads := thread_choices(f)) else ("",))
     found = [_Seed(first, *shape) for shape in _shapes(f, machine)]
+    if len(found) > 192:
+
+        def quickly(seed: _Seed) -> float:
+            made = _arithmetic(f, machine, _seed(f, machine, seed))
+            return made.seconds + made.copied / made.balance
+
+        found = sorted(dict.fromkeys(found), key=quickly)[:192]
 
     def best(seeds: Sequence[_Seed], count: int) -> list[_Seed]:
         return sorted(dict.fromkeys(seeds), key=lambda x: _cost(f, machine, _seed(f, machine, x)))[:count]
@@ -82,6 +94,7 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
 class _Seed:
     """What a point is made from.
 
+    rows      elements of the register tile in dimensions of rows
     packed    inputs that are copied, and whether "block" or "panel"
     unrolled  how many of the innermost short reduced dimensions are written out
     longest   elements of a block of a reduced dimension
@@ -90,14 +103,17 @@ class _Seed:
     threads: str
     vector: str
     lanes: int
-    rows: int
+    rows: Rows
     packed: tuple[tuple[str, str], ...]
     unrolled: int
     order: int = 0
     longest: int = 256
 
 
-def _shapes(f: Facts, machine: Machine) -> Iterator[tuple[str, int, int, tuple[tuple[str, str], ...], int]]:
+Shape = tuple[str, int, Rows, tuple[tuple[str, str], ...], int]
+
+
+def _shapes(f: Facts, machine: Machine) -> Iterator[Shape]:
     """Every vector dimension with usual register tiles, inputs copied or not."""
     v = vector_length(f, machine)
     small = [d for d in f.pw if 1 < f.sizes[d] <= 8]
@@ -105,12 +121,22 @@ def _shapes(f: Facts, machine: Machine) -> Iterator[tuple[str, int, int, tuple[t
     for vector in vector_candidates(f):
         lanes = [1] if vector == "-" else [n for n in lane_counts(f, v) if n <= max(f.sizes[vector], 4)]
         packs = _packs(f, vector) if vector != "-" and f.pw else [()]
-        for width, rows, names in itertools.product(
-            lanes or [v], (1, 2, 3, 4, 6, 8) if row_dims(f) else (1,), packs
-        ):
+        for width, rows, names in itertools.product(lanes or [v], _row_shapes(f, vector), packs):
+            if rows and math.prod(n for _, n in rows) * max(1, width // v) > machine.registers:
+                continue
             for choice in ("block", "panel") if names else ("no",):
                 for n in range(unrolled + 1):
                     yield vector, width, rows, tuple((b, choice) for b in names), n
+
+
+def _row_shapes(f: Facts, vector: str) -> Iterator[Rows]:
+    """Rows in one dimension or in two, whose operands are then shared in both."""
+    dims = [d for d in reversed(row_dims(f)) if d != vector]
+    yield ()
+    for d in dims:
+        yield from (((d, n),) for n in row_counts(f, d))
+    for a, b in itertools.combinations(dims, 2):
+        yield from (((a, n), (b, m)) for n in row_counts(f, a) for m in row_counts(f, b) if max(n, m) < 8)
 
 
 def _packs(f: Facts, vector: str) -> list[tuple[str, ...]]:
@@ -126,7 +152,7 @@ def _packs(f: Facts, vector: str) -> list[tuple[str, ...]]:
 
 
 def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
-    threads, vector, lanes, rows = seed.threads, seed.vector, seed.lanes, seed.rows
+    threads, vector, lanes, rows = seed.threads, seed.vector, seed.lanes, dict(seed.rows)
     packed, order, unrolled, longest = dict(seed.packed), seed.order, seed.unrolled, seed.longest
     point: Point = {
         "threads": threads,
@@ -134,12 +160,7 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
         "lanes": 1 if vector == "-" else lanes,
         "order": order,
     }
-    spare = rows
-    for d in reversed(row_dims(f)):
-        n = 1
-        if d != vector and spare > 1 and f.sizes[d] >= spare:
-            n, spare = spare, 1
-        point[f"rows_{d}"] = n
+    point |= {f"rows_{d}": rows.get(d, 1) for d in reversed(row_dims(f))}
     shared = threads.split(",")
     slides = all(f.sizes[d] <= _WINDOW for d in f.pw)
     for d in f.cc:
@@ -227,6 +248,10 @@ def estimate(
     )
 
 
+def _is_apart(f: Facts, vector: str) -> bool:
+    return any(s != 1 for s in store_strides(f, vector))
+
+
 def _operations(f: Facts) -> int:
     scalar = f.program.hom.scalar
     count = sum(
@@ -264,14 +289,31 @@ def _histogram_cost(f: Facts, form: OneHot, machine: Machine, point: Point) -> f
     return points * (1e-9 + _operations(f) * 1e-10) / cores + copies + strided + (5e-6 if d else 0.0)
 
 
-def _cost(f: Facts, machine: Machine, point: Point) -> float:
-    """Seconds of one program at a point: the slower of computing and memory, and what they add."""
-    form = one_hot(f.program)
-    if form is not None:
-        return _histogram_cost(f, form, machine, point)
+@dataclass(frozen=True, slots=True)
+class _Arithmetic:
+    """How long the operations take where all operands are near.
+
+    copied    seconds of copying inputs, on one core
+    packs     per input the elements that are copied, None where it is not packed
+    balance   cores that work on average
+    works     whether vectors are used
+    """
+
+    seconds: float
+    copied: float
+    packs: dict[str, float | None]
+    balance: float
+    works: bool
+
+
+def _rows(f: Facts, point: Point) -> int:
+    return math.prod(int(point.get(f"rows_{d}", 1)) for d in f.cc)
+
+
+def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
     v = vector_length(f, machine)
     vector, lanes = str(point.get("vector", "-")), int(point.get("lanes", 1))
-    rows = math.prod(int(point.get(f"rows_{d}", 1)) for d in f.cc)
+    rows = _rows(f, point)
     vectors = max(1, lanes // v)
     live = rows * vectors
     packs = {b: _pack(f, machine, point, b) for b in input_buffers(f.program)}
@@ -292,18 +334,35 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
         speed *= chains / (chains + 4)  # additions wait for those before; measured on matrix products
         if works:
             whole_vectors, single = _loads(f, point, vector, rows, vectors)
-            speed /= max(1.0 + whole_vectors + 0.2 * single, 0.9 * (whole_vectors + single))
+            speed /= max(1.0 + whole_vectors + 0.5 * single, 0.9 * (whole_vectors + single))
         written_out = max((int(point.get(f"unroll_{d}", 1)) for d in f.pw), default=1)
-        kept = vectors + written_out + 2 if written_out > 1 else 4  # operands of a row, weights of a column
+        kept = vectors + 2 + (written_out if written_out > 1 else 0)  # operands of a row, weights of a column
         if live + kept > machine.registers:
             speed *= 0.25
-    whole = _whole_share(f, point)
-    slow = max(1.0, 0.6 * speed)  # clipped tiles are scalar code
+        if works and _addresses(f, point) > _ADDRESSES:
+            speed *= 0.7
     balance = _balance(f, machine, point)
-    points = float(f.points) * (whole + (1 - whole) * slow)
-    compute = points * _operations(f) / (_CLOCK * speed * balance)
+    if f.pw and works and not f.program.hom.domain:  # tiles on the border are moved back to be whole
+        tiles = ((max(1, f.sizes[d]), tile_of(point, d)) for d in f.cc)
+        points = f.points * math.prod(round_up(n, tile) / n for n, tile in tiles)
+    else:
+        whole = _whole_share(f, point)
+        points = f.points * (whole + (1 - whole) * max(1.0, 0.6 * speed))  # clipped tiles are scalar code
+    return _Arithmetic(points * _operations(f) / (_CLOCK * speed * balance), copied, packs, balance, works)
+
+
+def _cost(f: Facts, machine: Machine, point: Point) -> float:
+    """Seconds of one program at a point: the slower of computing and memory, and what they add."""
+    form = one_hot(f.program)
+    if form is not None:
+        return _histogram_cost(f, form, machine, point)
+    made = _arithmetic(f, machine, point)
+    packs, copied, balance, works = made.packs, made.copied, made.balance, made.works
+    vector, lanes, v = str(point.get("vector", "-")), int(point.get("lanes", 1)), vector_length(f, machine)
+    rows = _rows(f, point)
+    live = rows * max(1, lanes // v)
     near, far, whole_arrays = _moved(f, machine, point, packs)
-    blocked = any(int(point.get(f"block_{d}", 0)) for d in f.pw)
+    blocked = any(0 < int(point.get(f"block_{d}", 0)) < f.sizes[d] for d in f.pw)
     if blocked and f.cc and None in f.program.out.initial:  # unfinished cells are kept elsewhere
         copied += 2e-6 + math.prod(f.sizes[x] for x in f.cc) * 2e-9
     for d in set(str(point.get("threads", "")).split(",")) & set(f.pw):
@@ -318,7 +377,7 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
         if s not in (0, 1) and packs[a.buffer] is None:
             strided += f.points / max(1, rows) * 1e-9
     region = 5e-6 if point.get("threads") and f.points > 1 << 15 else 0.0
-    times = (compute, near[0] * _NEAR, max(memory, far[0] * _FAR + far[1] * _FAR_RUN))
+    times = (made.seconds, near[0] * _NEAR, max(memory, far[0] * _FAR + far[1] * _FAR_RUN))
     slowest = max(times)
     if f.pw:
         blocks = ((max(1, f.sizes[d]), int(point.get(f"block_{d}", 0))) for d in f.pw)
@@ -327,6 +386,8 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
         copied += visits * (live if works else rows) * _VISIT
         if works and vector in f.pw:  # the lanes of every cell are combined
             copied += visits * rows * v * 1e-9
+        if works and vector in f.cc and _is_apart(f, vector):  # results are written lane by lane
+            copied += visits * rows * lanes * 1e-9
     added = near[1] * _NEAR_RUN + (strided + copied) / balance + region
     return slowest + _BESIDE * (sum(times) - slowest) + added
 
@@ -383,6 +444,15 @@ def _levels(f: Facts, machine: Machine, point: Point) -> tuple[list[tuple[str, f
             outer[k] = d, max(1.0, trips / cores)
             cores = max(1.0, cores / trips)
     return [*levels, *outer], panels
+
+
+def _addresses(f: Facts, point: Point) -> int:
+    """Addresses that a step of the register tile needs at once: rows at distances known at run time only."""
+    rows = {d: int(point.get(f"rows_{d}", 1)) for d in f.cc}
+    return sum(
+        math.prod(n for d, n in rows.items() for b, s in strides(f, d) if b is a and s is None)
+        for a in f.program.inp.accesses
+    )
 
 
 def _loads(f: Facts, point: Point, vector: str, rows: int, vectors: int) -> tuple[float, float]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lowering.domains import read_in_boxes, shares
 from lowering.histogram import OneHot
@@ -31,6 +32,7 @@ class Facts:
     cc: tuple[str, ...]
     pw: tuple[str, ...]
     ps: tuple[str, ...]
+    known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def points(self) -> int:
@@ -56,6 +58,26 @@ class Facts:
         """Bytes of the first component, or of the widest value of a function with branches."""
         first, body = self.program.component_types[0].size, self.program.hom.scalar.body
         return first if straight_line(body) else max(first, widest(body))
+
+
+_Given = ParamSpec("_Given")
+_Found = TypeVar("_Found")
+
+
+def _once(
+    function: Callable[Concatenate[Facts, _Given], _Found],
+) -> Callable[Concatenate[Facts, _Given], _Found]:
+    """A function of facts that is computed once for each; the cost model asks thousands of times."""
+
+    @functools.wraps(function)
+    def remembered(f: Facts, /, *args: _Given.args, **named: _Given.kwargs) -> _Found:
+        key = (function.__name__, *args, *named.items())
+        if key not in f.known:
+            f.known[key] = function(f, *args, **named)
+        found: _Found = f.known[key]
+        return found
+
+    return remembered
 
 
 @functools.lru_cache(maxsize=1024)
@@ -88,11 +110,13 @@ def _raw_stride(program: MdhProgram, buffer: str, index: tuple[Affine, ...], dim
     return total
 
 
+@_once
 def strides(f: Facts, dim: str) -> list[tuple[Access, int | None]]:
     return [(a, _raw_stride(f.program, a.buffer, a.index, dim)) for a in f.program.inp.accesses]
 
 
-def _store_strides(f: Facts, dim: str) -> list[int | None]:
+@_once
+def store_strides(f: Facts, dim: str) -> list[int | None]:
     return [_raw_stride(f.program, s.buffer, s.index, dim) for s in f.program.out.stores]
 
 
@@ -112,9 +136,10 @@ def _has_vector_form(f: Facts) -> bool:
     return True
 
 
+@_once
 def vector_candidates(f: Facts) -> tuple[str, ...]:
     """Dimensions whose neighbours can share a vector, best first; "-" last."""
-    natural_cc, natural_pw, by_copy = [], [], []
+    natural_cc, natural_pw, by_copy, apart = [], [], [], []
     if not f.ps and _has_vector_form(f):
         function = f.program.hom.function
         for d in (*reversed(f.cc), *reversed(f.pw)):
@@ -122,11 +147,14 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
                 continue
             inputs = [s for _, s in strides(f, d)]
             if d in f.cc:
-                if all(s == 1 for s in _store_strides(f, d)):
+                copied = all(packable(f, a.buffer) or s in (0, 1) for a, s in strides(f, d))
+                if all(s == 1 for s in store_strides(f, d)):
                     if all(s in (0, 1) for s in inputs):
                         natural_cc.append(d)
-                    elif all(packable(f, a.buffer) or s in (0, 1) for a, s in strides(f, d)):
+                    elif copied:
                         by_copy.append(d)
+                elif copied and _has_lanes_of_cells(f) and any(s != 0 for s in inputs):
+                    apart.append(d)
             elif (
                 function is not None
                 and function.identity is not None
@@ -135,13 +163,20 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
                 and any(s == 1 for s in inputs)
             ):
                 natural_pw.append(d)
-    return (*natural_cc, *natural_pw, *by_copy, "-")
+    return (*natural_cc, *natural_pw, *by_copy, *apart[:2], "-")
+
+
+def _has_lanes_of_cells(f: Facts) -> bool:
+    """Whether reductions of cells that are apart may share vectors: results are then written lane by lane."""
+    function = f.program.hom.function
+    return bool(f.pw) and function is not None and function.identity is not None and not _keeps_order(f)
 
 
 def _keeps_order(f: Facts) -> bool:
     return f.program.fp == "exact" and reassociates(f.program)
 
 
+@_once
 def packable(f: Facts, buffer: str) -> bool:
     accesses = [a for a in f.program.inp.accesses if a.buffer == buffer]
     linear = [tuple(x.terms for x in a.index) for a in accesses]
@@ -174,6 +209,7 @@ def written_past(f: Facts, machine: Machine) -> tuple[str, ...]:
     return tuple(b for b in large if b not in read_buffers(f.program))
 
 
+@_once
 def row_dims(f: Facts) -> tuple[str, ...]:
     """cc dimensions that an access or two ignore: rows of a register tile reuse what they share."""
     if not f.pw and len(f.program.inp.accesses) < 2:
@@ -188,6 +224,12 @@ def row_dims(f: Facts) -> tuple[str, ...]:
         if ignores or overlaps or offsets:
             shared.append(d)
     return tuple(shared[-3:])
+
+
+def row_counts(f: Facts, d: str) -> tuple[int, ...]:
+    """Elements of a register tile worth trying in a dimension of rows."""
+    size = f.sizes[d]
+    return tuple(n for n in range(2, 13) if n <= size and (n in (2, 3, 4, 6, 8, 12) or size % n == 0))
 
 
 def lane_counts(f: Facts, v: int) -> list[int]:

@@ -401,9 +401,10 @@ def _nest(program: MdhProgram, phase: _Phase, c: Configuration, machine: Machine
     loops = []
     for layer, d in order:
         count = None if layer == 0 else phase.parts[layer, d]
-        if count == 1:
-            continue
         size = math.prod(phase.parts[k, d] for k in range(layer + 1, depth))
+        known = program.dim(d).size.constant
+        if count == 1 or (layer == 0 and known is not None and known <= size):
+            continue  # one part, or none
         role = phase.roles[layer, d]
         if layer == 0 and role in ("unrolled", "lanes"):
             role = "sequential"  # its trip count is known at run time only

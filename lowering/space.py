@@ -17,6 +17,7 @@ from lowering.facts import (
     histogram_threads,
     lane_counts,
     packable,
+    row_counts,
     row_dims,
     thread_choices,
     vector_candidates,
@@ -65,13 +66,12 @@ def _space(f: Facts, machine: Machine) -> Space:
     restrictions = ["(vector == '-') == (lanes == 1)"]
     rows = row_dims(f)
     for d in rows:
-        values = tuple(n for n in (1, 2, 3, 4, 6, 8, 12) if n <= max(f.sizes[d], 1))
-        parameters.append((f"rows_{d}", values))
+        parameters.append((f"rows_{d}", (1, *row_counts(f, d))))
         restrictions.append(f"vector != '{d}' or rows_{d} == 1")
     if rows:
         product = "*".join(f"rows_{d}" for d in rows)
         restrictions.append(f"{product}*lanes <= {(machine.registers - 4) * v} or vector == '-'")
-        restrictions.append(f"{product} <= 16")
+        restrictions.append(f"{product} <= {machine.registers - 4}")
     for d in f.pw:
         n = f.sizes[d]
         unrolls = [1, 2, 4, 8] if n > 8 else sorted({1, n}) if n else [1]

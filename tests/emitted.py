@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from lowering.machine import GENERIC, Machine
 from lowering.parameters import Configuration
 from mdh_core.evaluate import Value
 from mdh_core.expr import INT64, Affine, Expr, Function, RecordType, Type, Var, stmt_exprs, walk
-from mdh_core.interpreter import BufferValue
+from mdh_core.interpreter import BufferValue, same
 from mdh_core.ir import MdhProgram, Param
 
 FLAGS = (
@@ -266,3 +266,22 @@ def run_emitted(
 
 
 __all__ = ["Case", "program_text", "run_emitted", "stmt_exprs", "walk", "with_extents"]
+
+
+def with_constant_sizes(p: MdhProgram, values: dict[str, int]) -> MdhProgram:
+    known = {n: Affine.number(v) for n, v in values.items()}
+    dims = tuple(
+        replace(d, size=replace(d.size, span=d.size.span.substitute(known))) for d in p.hom.dims
+    )
+    return replace(p, hom=replace(p.hom, dims=dims))
+
+
+def check(cases: Sequence[tuple[Case, Mapping[str, BufferValue]]], directory: Path, **how: object) -> None:
+    """Every case ends with the buffers that stand beside it."""
+    answers = run_emitted([case for case, _ in cases], directory, **how)  # type: ignore[arg-type]
+    for (case, expected), (returned, found) in zip(cases, answers, strict=True):
+        assert returned == 1, case.program.name
+        for store in case.program.out.stores:
+            want = expected[store.buffer].data
+            pairs = zip(found[store.buffer], want, strict=True)
+            assert all(same(x, y) for x, y in pairs), (case.program.name, case.params)

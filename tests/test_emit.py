@@ -24,11 +24,11 @@ from lowering.parameters import make, random_configuration
 from lowering.point import configuration_at
 from lowering.space import tuning_space
 from mdh_core.expr import FLOAT, INT32, INT64, UINT64, Affine
-from mdh_core.interpreter import integers, run, same
+from mdh_core.interpreter import integers, run
 from mdh_core.ir import MdhProgram
 from mdh_core.source import SourceFile
 from tests.catalogue import CATALOGUE, EVERYTHING, program, small_params, x
-from tests.emitted import FLAGS, Case, run_emitted, with_extents
+from tests.emitted import FLAGS, Case, check, with_constant_sizes, with_extents
 from tests.strategies import buffers_for, copy_of, programs, sizes_for
 
 COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
@@ -44,7 +44,7 @@ def _case(p: MdhProgram, rng: random.Random, kind: str, params: dict) -> tuple[C
     sized, extra = with_extents(p, buffers, symbolic=rng.random() < 0.5)
     if rng.random() < 0.3:  # sizes as constants: the generator folds them
         known = {n: v for n, v in params.items() if isinstance(v, int)}
-        sized = _with_constant_sizes(sized, known)
+        sized = with_constant_sizes(sized, known)
     values = {**params, **extra}
     sizes = (sized.sizes(integers(values)),)
     machine = replace(GENERIC, l3=rng.choice((GENERIC.l3, 0)))  # 0: outputs are larger than the caches
@@ -63,24 +63,6 @@ def _case(p: MdhProgram, rng: random.Random, kind: str, params: dict) -> tuple[C
         machine = replace(machine, model=rng.choice((OPENMP, OPENMP_L3_SIMD, OPENMP_REG_SIMD)))
         c = random_configuration(rng, sized, machine.model)
     return Case(sized, c, values, buffers, machine), expected
-
-
-def _with_constant_sizes(p: MdhProgram, values: dict[str, int]) -> MdhProgram:
-    known = {n: Affine.number(v) for n, v in values.items()}
-    dims = tuple(
-        replace(d, size=replace(d.size, span=d.size.span.substitute(known))) for d in p.hom.dims
-    )
-    return replace(p, hom=replace(p.hom, dims=dims))
-
-
-def _check(cases: list[tuple[Case, dict]], directory: Path, **how: object) -> None:  # type: ignore[type-arg]
-    answers = run_emitted([case for case, _ in cases], directory, **how)  # type: ignore[arg-type]
-    for (case, expected), (returned, found) in zip(cases, answers, strict=True):
-        assert returned == 1, case.program.name
-        for store in case.program.out.stores:
-            want = expected[store.buffer].data
-            pairs = zip(found[store.buffer], want, strict=True)
-            assert all(same(x, y) for x, y in pairs), (case.program.name, case.params)
 
 
 def _params(p: MdhProgram, rng: random.Random) -> dict:  # type: ignore[type-arg]
@@ -131,7 +113,7 @@ def test_running_values_in_vectors(compiler: str, name: str, tmp_path: Path) -> 
             vectors += "MDH_UP_" in emit_openmp(KernelRequest("k", "f", (case.program,), (c,), GENERIC)).text
     assert vectors >= 20
     for flags in (FLAGS, WIDE):
-        _check(cases, tmp_path, compiler=compiler, flags=flags)
+        check(cases, tmp_path, compiler=compiler, flags=flags)
 
 
 LANES = {
@@ -173,7 +155,7 @@ def test_lanes_that_branch(compiler: str, name: str, tmp_path: Path) -> None:
             kernel = emit_openmp(KernelRequest("k", "f", (case.program,), (c,), GENERIC)).text
             vectors += "__attribute__((vector_size" in kernel
     assert vectors >= 6
-    _check(cases, tmp_path, compiler=compiler, flags=(*WIDE, "-ffp-contract=off"))
+    check(cases, tmp_path, compiler=compiler, flags=(*WIDE, "-ffp-contract=off"))
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)
@@ -184,7 +166,7 @@ def test_catalogue(compiler: str, kind: str, tmp_path: Path) -> None:
     cases = [
         _case(p, rng, kind, _params(p, rng)) for p in EVERYTHING.values() for _ in range(repeat)
     ]
-    _check(cases, tmp_path, compiler=compiler)
+    check(cases, tmp_path, compiler=compiler)
 
 
 def test_sizes_around_vectors_and_blocks(tmp_path: Path) -> None:
@@ -200,7 +182,7 @@ def test_sizes_around_vectors_and_blocks(tmp_path: Path) -> None:
                     params[q.name] = (n, 3, 17)[k % 3] if name != "matmul" else (7, n, 5)[k % 3]
             for kind in ("default", "space"):
                 cases.append(_case(p, rng, kind, params))
-    _check(cases, tmp_path, flags=WIDE)
+    check(cases, tmp_path, flags=WIDE)
 
 
 DOMAIN_SIZES = {
@@ -221,7 +203,7 @@ def test_domains_around_vectors_and_blocks(flags: tuple[str, ...], tmp_path: Pat
             params = {q.name: fixed.get(q.name, n) if isinstance(v, int) else v
                       for q, v in zip(p.params, small_params(p).values(), strict=True)}  # fmt: skip
             cases.append(_case(p, rng, kind, params))
-    _check(cases, tmp_path, flags=flags)
+    check(cases, tmp_path, flags=flags)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +233,7 @@ def test_stores_past_the_caches(compiler: str, flags: tuple[str, ...], tmp_path:
             kernel = emit_openmp(KernelRequest("k", name, (case.program,), (c,), machine))
             past += "MDH_STORE(" in kernel.text.split("static int k")[1]
     assert past >= 14
-    _check(cases, tmp_path, compiler=compiler, flags=flags)
+    check(cases, tmp_path, compiler=compiler, flags=flags)
 
 
 def test_operands_that_slide(tmp_path: Path) -> None:
@@ -269,8 +251,8 @@ def test_operands_that_slide(tmp_path: Path) -> None:
             cases.append((replace(case, configuration=c), expected))
             text = emit_openmp(KernelRequest("k", "n", (case.program,), (c,), GENERIC)).text
             assert ("MDH_KEEP(in" in text) == (fp == "fast"), fp
-    _check(cases, tmp_path, flags=WIDE)
-    _check(cases, tmp_path, flags=SANITIZERS)
+    check(cases, tmp_path, flags=WIDE)
+    check(cases, tmp_path, flags=SANITIZERS)
 
 
 TICKET = program("ticket", "i:N j:N", "cc cc", {"O": INT32, "I": INT32}, "I[i, j]", "O[i, j]", (x(0, INT32),), domain="j < i")
@@ -336,13 +318,13 @@ def test_random_programs(
     for p in many:
         params = data.draw(sizes_for(p, max_points=120))
         cases.append(_case(p, rng, rng.choice(("default", "space", "random")), params))
-    _check(cases, tmp_path_factory.mktemp("random"))
+    check(cases, tmp_path_factory.mktemp("random"))
 
 
 def test_sanitizers_find_nothing(tmp_path: Path) -> None:
     rng = random.Random(5)
     cases = [_case(p, rng, "space", _params(p, rng)) for p in EVERYTHING.values()]
-    _check(cases, tmp_path, flags=SANITIZERS)
+    check(cases, tmp_path, flags=SANITIZERS)
 
 
 def _text(name: str, **how: object) -> str:

@@ -39,9 +39,14 @@ class Problem:
     trials: int  # of a peer that searches
 
     def role(self, k: int, *shape: int) -> Any:
-        """The array of a role; it may be larger than the shape."""
+        """The array of a role; it may be larger than the shape, or end after the last cell that is read."""
         flat = self.arrays[self.roles[k]]
-        return flat[: int(np.prod(shape))].reshape(shape) if shape else flat
+        if not shape:
+            return flat
+        missing = int(np.prod(shape)) - flat.size
+        if missing > 0:
+            flat = _aligned(np.concatenate([flat, np.zeros(missing, flat.dtype)]))
+        return flat[: int(np.prod(shape))].reshape(shape)
 
     def value(self, name: str, otherwise: float) -> float:
         return float(self.arrays[name][0]) if name in self.arrays else otherwise

@@ -1,0 +1,156 @@
+"""Register tiles of the default: their shape, that a compiler keeps them in registers, and their borders.
+
+The register tile of a reduction is what its speed hangs on (docs/performance.md): accumulators in memory cost
+several times as much.  The assembly of innermost loops is read: every multiply-add of the tile is there, and no
+vector goes to the stack or comes from it.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from emit.render import KernelRequest, emit_openmp
+from lowering.cost import default_point
+from lowering.facts import facts, row_dims, vector_candidates
+from lowering.lower import lower
+from lowering.machine import Machine
+from lowering.point import Point, configuration_at
+from mdh_core.interpreter import run
+from mdh_core.ir import MdhProgram
+from tests.catalogue import CATALOGUE, small_params
+from tests.emitted import FLAGS, Case, check, with_constant_sizes, with_extents
+from tests.strategies import buffers_for, copy_of
+
+# 32 registers of 64 bytes, caches of a server part
+SERVER = Machine("server", 2, 64, 32, 48 << 10, 2 << 20, 32 << 20)
+AVX512 = ("-O3", "-march=skylake-avx512", "-mprefer-vector-width=512", "-fopenmp")
+PRODUCT = {"i": 1024, "j": 1024, "k": 1024}
+IMAGES = {"n": 1, "p": 112, "q": 112, "k": 64, "r": 7, "s": 7, "c": 3}
+CONTRACTION = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
+# sizes to tune for, and how many vectors of accumulators there should be at least: additions wait for those before
+TILES = {
+    "matmul": (PRODUCT, 24),
+    "matmul_t": (PRODUCT, 24),
+    "mcc": (IMAGES, 24),
+    "mcc_strided": (IMAGES, 16),
+    "mcc_capsule": ({**IMAGES, "mi": 2, "mj": 2, "mk": 2}, 4),
+    "ccsdt_abcdef_gdab_efgc": (CONTRACTION, 12),
+    "ccsdt_abcdef_gfac_degb": (CONTRACTION, 12),
+}
+
+
+def _default(p: MdhProgram, sizes: dict[str, int], machine: Machine = SERVER) -> Point:
+    return default_point((p,), machine, (sizes,))
+
+
+def _sized(name: str) -> MdhProgram:
+    """The program with extents of its buffers that are known at run time only."""
+    p = CATALOGUE[name]
+    return with_extents(p, buffers_for(p, small_params(p), random.Random(0)), symbolic=True)[0]
+
+
+def innermost_loops(assembly: str) -> list[list[str]]:
+    """The instructions of the loops that have no other inside: from a label to a jump back to it."""
+    rows = [row.strip() for row in assembly.splitlines()]
+    at = {row[:-1]: k for k, row in enumerate(rows) if re.fullmatch(r"\.L\w+:", row)}
+    back = []
+    for k, row in enumerate(rows):
+        jump = re.match(r"j\w+\s+(\.L\w+)$", row)
+        if jump and at.get(jump[1], k) < k:
+            back.append((at[jump[1]], k))
+    inner = [(a, b) for a, b in back if not any((c, d) != (a, b) and a <= c and d <= b for c, d in back)]
+    return [rows[a : b + 1] for a, b in inner]
+
+
+def spills(loop: list[str]) -> list[str]:
+    """Instructions that move a vector between a register and a place of the stack that has no index."""
+    return [row for row in loop if re.search(r"-?\d*\(%r[sb]p\)", row) and re.search(r"%[xyz]mm", row)]
+
+
+@pytest.mark.parametrize("name", TILES)
+def test_tiles_stay_in_registers(name: str, tmp_path: Path) -> None:
+    p, (sizes, least) = _sized(name), TILES[name]
+    point = _default(p, sizes)
+    (c,) = configuration_at((p,), SERVER, (sizes,), point)
+    text = emit_openmp(KernelRequest("k", name, (p,), (c,), SERVER)).text
+    source = tmp_path / "k.c"
+    source.write_text(text.replace("static int k(", "int k("))
+    subprocess.run(["gcc", *AVX512, "-w", "-S", str(source), "-o", str(tmp_path / "k.s")], check=True)
+    loops = innermost_loops((tmp_path / "k.s").read_text())
+    rows = 1
+    for d in row_dims(facts(p, sizes)):
+        rows *= int(point[f"rows_{d}"])
+    tile = rows * int(point["lanes"]) // 16
+    assert tile >= least
+    added = [[row for row in loop if re.match(r"vfmadd\w+ps.*%zmm", row)] for loop in loops]
+    tiles = [loop for loop, fma in zip(loops, added, strict=True) if len(fma) >= tile]
+    assert tiles, [len(x) for x in added]
+    for loop in tiles:
+        assert spills(loop) == []
+
+
+def test_spills_are_seen() -> None:
+    """The check above sees what it looks for."""
+    loop = [".L3:", "vmovaps %zmm1, 64(%rsp)", "vfmadd231ps (%rax){1to16}, %zmm2, %zmm1", "jne .L3"]
+    (found,) = innermost_loops("\n".join([".L2:", *loop, "jne .L2"]))
+    assert found == loop
+    assert spills(found) == ["vmovaps %zmm1, 64(%rsp)"]
+
+
+def test_two_dimensions_of_rows_share_both_operands() -> None:
+    """Of six concatenated dimensions two have rows: each operand is loaded for several of the other's."""
+    p = _sized("ccsdt_abcdef_gdab_efgc")
+    point = _default(p, CONTRACTION)
+    rows = [d for d in row_dims(facts(p, CONTRACTION)) if int(point[f"rows_{d}"]) > 1]
+    used = [{n for x in a.index for n in x.names} for a in p.inp.accesses]
+    assert len(rows) == 2
+    assert all(any(d in u for u in used) and not all(d in u for u in used) for d in rows)
+
+
+def test_cells_that_are_apart_share_vectors() -> None:
+    """4x4 matrices inside of the cells: vectors over what is far apart, the input copied for that."""
+    p, (sizes, _) = _sized("mcc_capsule"), TILES["mcc_capsule"]
+    assert "k" in vector_candidates(facts(p, sizes))
+    point = _default(p, sizes)
+    assert point["vector"] == "k"
+    assert point["pack_F"] != "no"
+
+
+def test_a_block_that_holds_all_is_no_loop() -> None:
+    """Where a reduction's size is known to be one block, results are finished at one visit."""
+    p = with_constant_sizes(CATALOGUE["matmul"], {"I": 64, "J": 64, "K": 48})
+    sizes = {"i": 64, "j": 64, "k": 48}
+    for block, results, loops in ((48, "direct", 1), (64, "direct", 1), (16, "parts", 2)):
+        point = _default(p, sizes) | {"block_k": block, "unroll_k": 1, "pack_B": "no"}
+        (c,) = configuration_at((p,), SERVER, (sizes,), point)
+        (nest,) = lower(p, c, SERVER).stages
+        assert nest.results == results
+        assert len([x for x in nest.loops if x.dim == "k"]) == loops
+
+
+@pytest.mark.parametrize("name", ["mcc_strided", "mcc_capsule", "ccsdt_abcdef_gdab_efgc"])
+def test_borders_of_copied_tiles(name: str, tmp_path: Path) -> None:
+    """Tiles that are moved back on a border read copies of inputs; sizes around tiles and vectors."""
+    p, cases = CATALOGUE[name], []
+    rng = random.Random(7)
+    sizes, _ = TILES[name]
+    small = {d: min(n, 3) for d, n in sizes.items()}
+    vector = str(_default(p, sizes)["vector"])
+    for n, rows in ((15, 7), (17, 1), (33, 7)):
+        near = {**small, vector: n}
+        for d in row_dims(facts(p, sizes)):
+            near[d] = rows if d != vector else near[d]
+        params = {q.name: next(near[d.name] for d in p.hom.dims if d.size.span.names == {q.name})
+                  for q in p.params}  # fmt: skip
+        buffers = buffers_for(p, params, rng)
+        sized, extra = with_extents(p, buffers, symbolic=True)
+        (c,) = configuration_at((sized,), SERVER, (sizes,), _default(sized, sizes))
+        expected = copy_of(buffers)
+        run(p, params, expected)
+        cases.append((Case(sized, c, {**params, **extra}, buffers, SERVER), expected))
+    check(cases, tmp_path, flags=(*FLAGS, "-O2", "-march=native"))
