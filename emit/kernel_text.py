@@ -98,6 +98,11 @@ class Place:
     base: tuple[str, ...] = ()  # texts subtracted from the indices; empty: none
 
 
+def vector_store(vector: str, place: str, value: str, mask: str | None) -> str:
+    """The statement that stores a vector; past the caches where an address has none of the mask's bits."""
+    return f"MDH_STORE({vector}, {mask}, {place}, {value});" if mask else f"*({vector} *)&{place} = {value};"
+
+
 def product_text(factors: list[int | str]) -> int | str:
     """A product as an int if it is one, else as C text."""
     number = 1

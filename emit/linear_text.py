@@ -67,17 +67,20 @@ class LinearText(ScanText):
         if self.type.is_float:
             maps.append(self.context.names.new("small"))
             self.context.allocations.append(Allocation(maps[-1], "_Bool", f"({n}/{block} + 1)"))
-        self._over_blocks(
-            block,
-            count,
-            lambda group, first: self._maps(maps, group, [first, f"{first} + {block}"], CHAINS, block),
-            lambda b: self._maps(maps, b, ["start", "end"], 1, block),
-        )
         carry = self._carry()
-        self._from_block_to_block(block, count, maps, carry[0])
+        with self._waves(block, count) as (first, end):
+            self._over_blocks(
+                block,
+                first,
+                end,
+                lambda group, start: self._maps(maps, group, [start, f"{start} + {block}"], CHAINS, block),
+                lambda b: self._maps(maps, b, ["start", "end"], 1, block),
+            )
+            self.out.add("#pragma omp single")
+            self._from_block_to_block(first, end, maps, carry)
+            if any(self.scan.dim not in s.at_last for s in self.program.out.stores):
+                self._scan_blocks(block, first, end, maps)
         self._store(carry, last=True, at=f"{n} - 1")
-        if any(self.scan.dim not in s.at_last for s in self.program.out.stores):
-            self._scan_blocks(block, count, maps)
 
     def _carries(self, totals: list[str], b: str) -> list[str]:
         name = self.context.names.new("carry")
@@ -117,23 +120,23 @@ class LinearText(ScanText):
             pairs = zip(maps, block_map, strict=False)  # integers need no bound
             self.out.add(*(f"{array}[{at}] = {value};" for array, value in pairs))
 
-    def _from_block_to_block(self, block: int, count: str, maps: list[str], carry: str) -> None:
+    def _from_block_to_block(self, first: str, end: str, totals: list[str], carry: list[str]) -> None:
         """``carry`` through all maps; the value before each block takes the place of its map's term."""
-        factors, terms, *small = maps
-        names, n, t = self.context.names, size_name(self.scan.dim), c_type(self.type)
+        factors, terms, *small = totals
+        names, t, before, block = self.context.names, c_type(self.type), carry[0], self.scan.block
+        assert block is not None
         b, factor, term, behind = (names.new(wish) for wish in ("b", "by", "plus", "behind"))
-        with self.out.block(f"for (long {b} = 0; {b} < {count}; {b}++)"):
+        with self.out.block(f"for (long {b} = {first}; {b} < {end}; {b}++)"):
             self.out.add(f"const {t} {factor} = {factors}[{b}], {term} = {terms}[{b}];")
-            self.out.add(f"{t} {behind} = {self._applied(factor, term, carry)};")
-            self.out.add(f"{terms}[{b}] = {carry};")
+            self.out.add(f"{t} {behind} = {self._applied(factor, term, before)};")
+            self.out.add(f"{terms}[{b}] = {before};")
             if self.type.is_float:
-                usable = " && ".join([f"{small[0]}[{b}]", *self._usable(factor, term, carry, behind)])
+                usable = " && ".join([f"{small[0]}[{b}]", *self._usable(factor, term, before, behind)])
                 with self.out.block(f"if (!({usable}))"):
-                    end = f"{b}*{block} + {block} < {n} ? {b}*{block} + {block} : {n}"
-                    self.out.add(f"const long start = {b}*{block}, end = {end};")
-                    self.out.add(f"{behind} = {carry};")
+                    self._bounds(block, b)
+                    self.out.add(f"{behind} = {before};")
                     self._sequence([behind], "start", "end", "0", store=False)
-            self.out.add(f"{carry} = {behind};")
+            self.out.add(f"{before} = {behind};")
 
     def _usable(self, factor: str, term: str, before: str, behind: str) -> list[str]:
         """Conditions under which a block's map, its factors being small, does for its iterations."""

@@ -12,11 +12,11 @@ can be computed together (``NotVector`` otherwise).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from emit.kernel_text import Context, Lines, NotVector, VectorPrinter, Vectors
+from emit.kernel_text import Context, Lines, NotVector, VectorPrinter, Vectors, vector_store
 from mdh_core.expr import ScalarType, Type, straight_line
 from mdh_core.ir import MdhProgram, Store
 
@@ -77,10 +77,16 @@ def in_vectors(program: MdhProgram, dim: str) -> bool:
 
 
 class PrefixText:
-    """Writes the whole vectors of one sequence; the scalar loop behind it takes the rest."""
+    """Writes the whole vectors of one sequence; the scalar loop behind it takes the rest.
 
-    def __init__(self, program: MdhProgram, dim: str, context: Context, out: Lines) -> None:
+    masks   of outputs whose vectors go past the caches at aligned places (see ``emit.vectors_text``)
+    """
+
+    def __init__(
+        self, program: MdhProgram, dim: str, context: Context, out: Lines, masks: Mapping[str, str]
+    ) -> None:
         self.program, self.dim, self.context, self.out = program, dim, context, out
+        self.masks = masks
         self.vectors = Vectors(dim, *_fresh(context))
 
     def write(
@@ -171,7 +177,7 @@ class PrefixText:
                 texts[k] = (s, t, name)
         for s, t, text in texts:
             target = self.context.subscript(s.buffer, s.index)
-            self.out.add(f"*({self.vectors.unaligned(t)} *)&{target} = {text};")
+            self.out.add(vector_store(self.vectors.unaligned(t), target, text, self.masks.get(s.buffer)))
 
 
 def _fresh(context: Context) -> tuple[str, str]:

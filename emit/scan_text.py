@@ -3,14 +3,15 @@
     rows       for each point of the cc dimensions: carry = initial; for i: carry = carry ⊛ f(i); store
     blocks     every block's total (threads); carries of the blocks (one thread); scan of every block
                from its carry (threads).  The block size is part of the configuration, so the
-               grouping depends neither on the number of threads nor on timing.
+               grouping depends neither on the number of threads nor on timing.  Blocks are gone through
+               in waves: what a thread read for the totals is still in its caches when it scans.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from emit.c_text import c_type, constant
 from emit.cells_text import all_of, when_stored
@@ -59,6 +60,7 @@ class ScanText:
                 self._sequence(carry, "0", size_name(self.scan.dim), "0")
                 self._store(carry, last=True, at=f"{size_name(self.scan.dim)} - 1")
             else:
+                self._declare_masks()
                 self._blocks(self.scan.block)
 
     def _rows(self, stack: ExitStack) -> None:
@@ -66,6 +68,20 @@ class ScanText:
         rows = [d for d in self.program.hom.dims_of("cc") if d.name in self.scan.rows]
         others = [d for d in self.program.hom.dims_of("cc") if d.name not in self.scan.rows]
         self.cells.loops_over((*rows, *others), stack, shared=len(rows))
+
+    @property
+    def masks(self) -> dict[str, str]:
+        return self.cells.masks
+
+    def _declare_masks(self) -> None:
+        """Outputs that are larger than the caches go past them, where running values have a vector form."""
+        if self.context.cache is None or not self.in_vectors:
+            return
+        size = self.types[0].size
+        for b in self.scan.past_caches:
+            stores = [s for s in self._inner_stores if s.buffer == b]
+            if len(stores) == 1 and self.program.buffer(b).type.size == size:
+                self.cells.declare_mask(b, self.scan.dim)
 
     def _accumulate(self, carry: list[str], values: list[str]) -> None:
         self.cells.accumulate(carry, values)
@@ -108,13 +124,36 @@ class ScanText:
         before = self.context.at[self.scan.dim]
         if not store and seeded and (reduction := self._simd_reduction(carry)):
             self.out.add(reduction)
-        whole = store and seeded and self.in_vectors
-        if whole:
+        if store and seeded and self.in_vectors:
             self.out.add(f"long {v} = {start};")
-            prefix = PrefixText(self.program, self.scan.dim, self.context, self.out)
+            if self.masks:
+                self._points(carry, v, f"for (; {v} < {self._aligned(v, end)}; {v}++)", first, store, seeded)
+            prefix = PrefixText(self.program, self.scan.dim, self.context, self.out, self.masks)
             prefix.write(carry[0], v, end, self._inner_stores, self._is_guarded)
-        begin = "" if whole else f"long {v} = {start}"
-        with self.out.block(f"for ({begin}; {v} < {end}; {v}++)"), ExitStack() as stack:
+            self._points(carry, v, f"for (; {v} < {end}; {v}++)", first, store, seeded)
+        else:
+            head = f"for (long {v} = {start}; {v} < {end}; {v}++)"
+            self._points(carry, v, head, first, store, seeded)
+        self.context.at[self.scan.dim] = before
+
+    def _aligned(self, start: str, end: str) -> str:
+        """The first point from ``start`` on whose cell is at an aligned place in the output past caches."""
+        buffer, mask = next(iter(self.masks.items()))
+        s = next(s for s in self._inner_stores if s.buffer == buffer)
+        self.context.at[self.scan.dim] = start
+        place = f"(__UINTPTR_TYPE__)&{self.context.subscript(s.buffer, s.index)}"
+        name = self.context.names.new("aligned")
+        t = c_type(self.program.buffer(buffer).type)
+        lead = f"{mask} == MDH_VECTOR_BYTES - 1 ? (long)((-{place} & {mask})/sizeof({t})) : 0"
+        self.out.add(f"const long {name}_at = {start} + ({lead});")
+        self.out.add(f"const long {name} = {name}_at < {end} ? {name}_at : {end};")
+        return name
+
+    def _points(
+        self, carry: list[str], v: str, head: str, first: str, store: bool, seeded: bool
+    ) -> None:
+        """Points one by one, in a loop over ``v`` with the given ``head``."""
+        with self.out.block(head), ExitStack() as stack:
             self.context.at[self.scan.dim] = v
             body = self.program.hom.scalar.body
             if body:
@@ -137,14 +176,13 @@ class ScanText:
                     self._accumulate(carry, values)
             if store:
                 self._store(carry, last=False, at=v)
-        self.context.at[self.scan.dim] = before
 
     @functools.cached_property
     def in_vectors(self) -> bool:
         """Whether running values have a vector form: it is written once, to see."""
         if not self._inner_stores or not in_vectors(self.program, self.scan.dim):
             return False
-        return PrefixText(self.program, self.scan.dim, self.context, Lines()).write(
+        return PrefixText(self.program, self.scan.dim, self.context, Lines(), {}).write(
             "carry", "i", "end", self._inner_stores, self._is_guarded
         )
 
@@ -199,40 +237,58 @@ class ScanText:
     def _blocks(self, block: int) -> None:
         names, n = self.context.names, size_name(self.scan.dim)
         count, totals = self._block_values(block, ["total"] * len(self.types))
-        b = names.new("b")
-        parallel = f"#pragma omp parallel for schedule(static) if ({n} > {4 * block})"
-        bounds = f"const long start = {b}*{block}, end = start + {block} < {n} ? start + {block} : {n};"
-        self.out.add(parallel)
-        with self.out.block(f"for (long {b} = 0; {b} < {count}; {b}++)"):
-            self.out.add(bounds)
-            carry = [names.new("carry") for _ in self.types]
-            for k, (name, t) in enumerate(zip(carry, self.types, strict=True)):
-                self.out.add(f"{c_type(t)} {name} = {self._neutral(k)};")
-            self._sequence(carry, "start", "end", "start", store=False, seeded=self.starts_neutral)
-            for total, c in zip(totals, carry, strict=True):
-                self.out.add(f"{total}[{b}] = {c};")
         carry = self._carry()
-        b2 = names.new("b")
-        with self.out.block(f"for (long {b2} = 0; {b2} < {count}; {b2}++)"):
+        with self._waves(block, count) as (first, end):
+            b = names.new("b")
+            self.out.add("#pragma omp for schedule(static)")
+            with self.out.block(f"for (long {b} = {first}; {b} < {end}; {b}++)"):
+                self._bounds(block, b)
+                own = [names.new("carry") for _ in self.types]
+                for k, (name, t) in enumerate(zip(own, self.types, strict=True)):
+                    self.out.add(f"{c_type(t)} {name} = {self._neutral(k)};")
+                self._sequence(own, "start", "end", "start", store=False, seeded=self.starts_neutral)
+                for total, c in zip(totals, own, strict=True):
+                    self.out.add(f"{total}[{b}] = {c};")
+            self.out.add("#pragma omp single")
+            self._from_block_to_block(first, end, totals, carry)
+            self._scan_blocks(block, first, end, totals)
+        self._store(carry, last=True, at=f"{n} - 1")
+
+    def _from_block_to_block(self, first: str, end: str, totals: list[str], carry: list[str]) -> None:
+        """The running value before each block takes the place of the block's total."""
+        b = self.context.names.new("b")
+        with self.out.block(f"for (long {b} = {first}; {b} < {end}; {b}++)"):
             own = []
             for total, t in zip(totals, self.types, strict=True):
-                name = names.new("own")
-                self.out.add(f"const {c_type(t)} {name} = {total}[{b2}];")
+                name = self.context.names.new("own")
+                self.out.add(f"const {c_type(t)} {name} = {total}[{b}];")
                 own.append(name)
             if self.has_initial or self.starts_neutral:
                 for total, c in zip(totals, carry, strict=True):
-                    self.out.add(f"{total}[{b2}] = {c};")
+                    self.out.add(f"{total}[{b}] = {c};")
                 self.cells.accumulate(carry, own)
             else:
-                with self.out.block(f"if ({b2} == 0)"):
+                with self.out.block(f"if ({b} == 0)"):
                     for c, o in zip(carry, own, strict=True):
                         self.out.add(f"{c} = {o};")
                     self.out.middle("} else {")
                     for total, c in zip(totals, carry, strict=True):
-                        self.out.add(f"{total}[{b2}] = {c};")
+                        self.out.add(f"{total}[{b}] = {c};")
                     self.cells.accumulate(carry, own)
-        self._store(carry, last=True, at=f"{n} - 1")
-        self._scan_blocks(block, count, totals)
+
+    @contextmanager
+    def _waves(self, block: int, count: str) -> Iterator[tuple[str, str]]:
+        """A parallel region with a loop over waves of blocks; gives a wave's first block and its end."""
+        names, wave = self.context.names, self.scan.wave
+        first, end = names.new("wave"), names.new("wave_end")
+        self.out.add(f"#pragma omp parallel if ({size_name(self.scan.dim)} > {4 * block})")
+        with self.out.block(f"for (long {first} = 0; {first} < {count}; {first} += {wave})"):
+            self.out.add(f"const long {end} = {first} + {wave} < {count} ? {first} + {wave} : {count};")
+            yield first, end
+
+    def _bounds(self, block: int, b: str) -> None:
+        n = size_name(self.scan.dim)
+        self.out.add(f"const long start = {b}*{block}, end = start + {block} < {n} ? start + {block} : {n};")
 
     def _block_values(self, block: int, wishes: list[str]) -> tuple[str, list[str]]:
         """The name of the number of blocks, and arrays with a value of each component per block."""
@@ -244,21 +300,24 @@ class ScanText:
             self.context.allocations.append(Allocation(name, c_type(t), f"({n}/{block} + 1)"))
         return count, arrays
 
-    def _scan_blocks(self, block: int, count: str, totals: list[str]) -> None:
-        """Every block from its carry."""
+    def _scan_blocks(self, block: int, first: str, end: str, totals: list[str]) -> None:
+        """Every block of a wave from its carry; nobody waits, as the next wave has blocks of its own."""
 
-        def together(group: str, first: str) -> None:
-            self._side_by_side(block, CHAINS, group, first, totals)
+        def together(group: str, start: str) -> None:
+            self._side_by_side(block, CHAINS, group, start, totals)
 
         def alone(b: str) -> None:
             self._sequence(self._carries(totals, b), "start", "end", "0")
 
-        self._over_blocks(block, count, together, alone)
+        self._over_blocks(block, first, end, together, alone, waits=False)
+        if self.masks:
+            self.out.add("MDH_STORED();")
 
     def _over_blocks(
-        self, block: int, count: str, together: Callable[[str, str], None], alone: Callable[[str], None]
-    ) -> None:
-        """Blocks on threads, ``CHAINS`` whole ones side by side, as each waits for its sums.
+        self, block: int, first: str, end: str,
+        together: Callable[[str, str], None], alone: Callable[[str], None], waits: bool = True,
+    ) -> None:  # fmt: skip
+        """A wave's blocks on threads, ``CHAINS`` whole ones side by side, as each waits for its sums.
 
         together  writes the code for whole blocks, given the texts of the first one's number and first point
         alone     for one block, from ``start`` to ``end``, given the text of its number
@@ -266,21 +325,22 @@ class ScanText:
         names, n = self.context.names, size_name(self.scan.dim)
         chains = 1 if self.program.hom.scalar.body or self.in_vectors else CHAINS
         group = names.new("b")
-        self.out.add(f"#pragma omp parallel for schedule(static) if ({n} > {4 * block})")
-        with self.out.block(f"for (long {group} = 0; {group} < {count}; {group} += {chains})"):
-            if chains > 1:
-                first = names.new("first")
-                self.out.add(f"const long {first} = {group}*{block};")
-                with self.out.block(f"if ({first} + {chains * block} <= {n})"):
-                    together(group, first)
-                    self.out.add("continue;")
-            b = names.new("b")
-            last = names.new("last")
-            self.out.add(f"const long {last} = {group} + {chains} < {count} ? {group} + {chains} : {count};")
+        self.out.add("#pragma omp for schedule(static)" + ("" if waits else " nowait"))
+        step = f"{group} += {chains}" if chains > 1 else f"{group}++"
+        with self.out.block(f"for (long {group} = {first}; {group} < {end}; {step})"):
+            if chains == 1:
+                self._bounds(block, group)
+                alone(group)
+                return
+            start = names.new("first")
+            self.out.add(f"const long {start} = {group}*{block};")
+            with self.out.block(f"if ({start} + {chains * block} <= {n} && {group} + {chains} <= {end})"):
+                together(group, start)
+                self.out.add("continue;")
+            b, last = names.new("b"), names.new("last")
+            self.out.add(f"const long {last} = {group} + {chains} < {end} ? {group} + {chains} : {end};")
             with self.out.block(f"for (long {b} = {group}; {b} < {last}; {b}++)"):
-                self.out.add(
-                    f"const long start = {b}*{block}, end = start + {block} < {n} ? start + {block} : {n};"
-                )
+                self._bounds(block, b)
                 alone(b)
 
     def _carries(self, totals: list[str], b: str) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from emit.c_text import c_type
 from emit.cells_text import CellsText
-from emit.kernel_text import Context, Lines, NotVector, VectorPrinter, Vectors, product_text
+from emit.kernel_text import Context, Lines, NotVector, VectorPrinter, Vectors, product_text, vector_store
 from emit.masked_text import MaskedText
 from lowering.lower import Loop, Nest, size_name
 from mdh_core.expr import ScalarType, named_values, straight_line
@@ -42,18 +42,24 @@ class VectorsText(CellsText):
         inner = self.nest.loops[self.scope :]
         if not inner or inner[-1].role != "lanes" or self.context.cache is None:
             return
-        cells = product_text([f"(double){size_name(d.name)}" for d in self.program.hom.dims_of("cc")])
         for b in self.nest.past_caches:
-            if self._streamed(b, inner[-1]) is None:
-                continue
-            t = self.program.buffer(b).type
-            size, row = f"sizeof({c_type(t)})", min(_SHORTEST_ROW, self.context.cache)
-            large = f"{cells}*{size} > {self.context.cache}.0"
-            if row:
-                large += f" && {size_name(inner[-1].dim)}*{size} >= {row}"
-            self.masks[b] = self.context.names.new(f"{b}_mask")
-            bits = f"{large} ? MDH_VECTOR_BYTES - 1 : (__UINTPTR_TYPE__)-1"
-            self.out.add(f"const __UINTPTR_TYPE__ {self.masks[b]} = {bits};")
+            if self._streamed(b, inner[-1]) is not None:
+                self.declare_mask(b, inner[-1].dim)
+
+    def declare_mask(self, buffer: str, dim: str) -> None:
+        """``dim``: the dimension along which the buffer's vectors lie."""
+        dims = [d.name for d, op in zip(self.program.hom.dims, self.program.hom.combine, strict=True)
+                if op.kind != "pw"]  # fmt: skip
+        assert self.context.cache is not None
+        cells = product_text([f"(double){size_name(d)}" for d in dims])
+        size = f"sizeof({c_type(self.program.buffer(buffer).type)})"
+        row = min(_SHORTEST_ROW, self.context.cache)
+        large = f"{cells}*{size} > {self.context.cache}.0"
+        if row:
+            large += f" && {size_name(dim)}*{size} >= {row}"
+        self.masks[buffer] = self.context.names.new(f"{buffer}_mask")
+        bits = f"{large} ? MDH_VECTOR_BYTES - 1 : (__UINTPTR_TYPE__)-1"
+        self.out.add(f"const __UINTPTR_TYPE__ {self.masks[buffer]} = {bits};")
 
     def _streamed(self, buffer: str, lanes: Loop) -> Store | None:
         """The store to a buffer, if it is one of whole vectors of every length that machines have."""
@@ -68,10 +74,7 @@ class VectorsText(CellsText):
         """One vector of a store's cells, at the current indices."""
         t = vectors.unaligned(self.program.buffer(s.buffer).type)
         target = self.context.subscript(s.buffer, s.index)
-        if s.buffer in self.masks:
-            self.out.add(f"MDH_STORE({t}, {self.masks[s.buffer]}, {target}, {text});")
-        else:
-            self.out.add(f"*({t} *)&{target} = {text};")
+        self.out.add(vector_store(t, target, text, self.masks.get(s.buffer)))
 
     def _vectors(self, inner: tuple[Loop, ...]) -> Vectors | None:
         """The vector types, if the innermost loop runs over lanes and its code has a vector form."""

@@ -37,6 +37,7 @@ from mdh_core.ir import MdhProgram
 
 # seconds per byte that comes into the first and the second cache of a core, and per run of neighbours
 _NEAR, _FAR, _NEAR_RUN, _FAR_RUN = 6e-12, 6e-11, 1e-9, 1e-8
+_MEMORY_RUN = 1e-7  # the same for a run that comes from memory: a page to open, and to look up
 _BESIDE = 0.2  # of the other times is not hidden behind the longest
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
 _CLOCK = 4.0 * 3.0e9  # operations per second and lane: two units that multiply and add
@@ -86,7 +87,11 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
     orders = range(min(math.factorial(len(f.cc)), 6))
     found = best([replace(x, order=n) for x in found for n in (orders if x.packed else (0,))], 12)
     longest = (32, 256, 512, 1024) if any(f.sizes[d] > 256 for d in f.pw) and f.cc else (256,)
-    found = [replace(x, threads=t, longest=n) for x in found for t in (first, *others) for n in longest]
+    found = [
+        replace(x, threads=t, longest=n, widest=w)
+        for x, t, n in itertools.product(found, (first, *others), longest)
+        for w in ((512, 2048) if f.pw and not x.packed and f.sizes.get(x.vector, 0) > 512 else (512,))
+    ]
     return [_seed(f, machine, x) for x in best(found, len(found))] or [{}]
 
 
@@ -98,6 +103,7 @@ class _Seed:
     packed    inputs that are copied, and whether "block" or "panel"
     unrolled  how many of the innermost short reduced dimensions are written out
     longest   elements of a block of a reduced dimension
+    widest    elements of a block of the vector dimension
     """
 
     threads: str
@@ -108,6 +114,7 @@ class _Seed:
     unrolled: int
     order: int = 0
     longest: int = 256
+    widest: int = 512
 
 
 Shape = tuple[str, int, Rows, tuple[tuple[str, str], ...], int]
@@ -153,7 +160,8 @@ def _packs(f: Facts, vector: str) -> list[tuple[str, ...]]:
 
 def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
     threads, vector, lanes, rows = seed.threads, seed.vector, seed.lanes, dict(seed.rows)
-    packed, order, unrolled, longest = dict(seed.packed), seed.order, seed.unrolled, seed.longest
+    packed, order, unrolled = dict(seed.packed), seed.order, seed.unrolled
+    longest, widest = seed.longest, seed.widest
     point: Point = {
         "threads": threads,
         "vector": vector,
@@ -167,14 +175,14 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
         n, tile = f.sizes[d], tile_of(point, d)
         if d in shared:
             per_core = -(-n // machine.cores) if len(shared) == 1 or d == shared[0] else n
-            target = min(per_core, 512 if f.pw else max(64, per_core))
+            target = min(per_core, (widest if d == vector else 512) if f.pw else max(64, per_core))
             if _is_uneven(f):
                 target = max(1, per_core // 16)
             pieces = max(1, round(per_core / max(target, 1)))
             block = round_up(-(-per_core // pieces), tile) if per_core >= tile else tile
             point[f"block_{d}"] = max(tile, block)
         else:
-            row = _longest_row(f, machine, d) if slides else 512
+            row = _longest_row(f, machine, d) if slides else widest if d == vector else 512
             point[f"block_{d}"] = max(tile, min(round_up(n, tile), row // tile * tile))
     for d in f.pw:
         n = f.sizes[d]
@@ -370,7 +378,7 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
         cells = math.prod(f.sizes[x] for x in f.cc)
         copied += 2e-6 + slots * cells * 2e-9 if f.cc else 0.0  # every part has results of its own
     memory = max(_footprint(f), whole_arrays[0] * balance)
-    memory = memory / machine.bandwidth * (1.4 if balance < 1.1 else 1.0)
+    memory = memory / machine.bandwidth * (1.4 if balance < 1.1 else 1.0) + whole_arrays[1] * _MEMORY_RUN
     strided = 0.0
     inner = vector if vector != "-" else (f.pw or f.cc or f.ps or ("-",))[-1]
     for a, s in strides(f, inner):

@@ -201,9 +201,10 @@ def vector_length(f: Facts, machine: Machine) -> int:
 
 def written_past(f: Facts, machine: Machine) -> tuple[str, ...]:
     """Outputs that are larger than the last cache, written once, in vectors, and not read."""
-    if f.ps or vector_candidates(f) == ("-",):
+    scanned = len(f.ps) == 1 and not f.pw
+    if not scanned and (f.ps or vector_candidates(f) == ("-",)):
         return ()
-    cells = math.prod(f.sizes[d] for d in f.cc)
+    cells = math.prod(f.sizes[d] for d in (*f.cc, *f.ps))
     outputs = dict.fromkeys(s.buffer for s in f.program.out.stores if not s.at_last)
     large = (b for b in outputs if cells * f.program.buffer(b).type.size > machine.last)
     return tuple(b for b in large if b not in read_buffers(f.program))

@@ -118,12 +118,16 @@ class ScanNest:
 
     block  elements of a block if threads share the scanned dimension, else None
     rows   cc dimensions whose points are run by different threads
+    wave   blocks that are gone through together, twice: their input is still near the second time
+    past_caches  output buffers whose vectors go past the caches, where they are larger than these
     """
 
     program: MdhProgram
     dim: str
     block: int | None
     rows: tuple[str, ...]
+    wave: int = 0
+    past_caches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +210,9 @@ def lower(program: MdhProgram, c: Configuration, machine: Machine, tag: str = ""
         return Lowered((_histogram(program, form, scalar, machine),), tuple(temporaries))
     for p in _scans_split(program, temporaries):
         scanned = p.hom.dims_of("ps")
-        stages.append(_scan(p, scanned[0], scalar) if scanned else _nest(p, scalar, c, machine))
+        stages.append(
+            _scan(p, scanned[0], scalar, c, machine) if scanned else _nest(p, scalar, c, machine)
+        )
     return Lowered(tuple(stages), tuple(temporaries))
 
 
@@ -374,7 +380,7 @@ def is_linear_recurrence(program: MdhProgram) -> bool:
     return used <= {1}
 
 
-def _scan(program: MdhProgram, dim: Dim, phase: _Phase) -> ScanNest:
+def _scan(program: MdhProgram, dim: Dim, phase: _Phase, c: Configuration, machine: Machine) -> ScanNest:
     """Threads share the cc dimensions if the configuration says so, else the scanned one.
 
     A function that does not commute is scanned in blocks only as a linear recurrence: there the emitted
@@ -388,7 +394,11 @@ def _scan(program: MdhProgram, dim: Dim, phase: _Phase) -> ScanNest:
     if rows or not on_dim or _keeps_order(program) or not in_blocks:
         return ScanNest(program, dim.name, None, rows)
     size = math.prod(phase.parts[k, dim.name] for k, d in phase.order if d == dim.name and k > on_dim[0])
-    return ScanNest(program, dim.name, max(size, 256), ())
+    block = max(size, 256)
+    point = sum(program.buffer(a.buffer).type.size for a in program.inp.accesses) or 1
+    each = max(1, machine.l2 // 4 // (4 * block * point))  # side by side are four blocks
+    past = _written_past(program, c)
+    return ScanNest(program, dim.name, block, (), 4 * each * machine.cores, past)
 
 
 # --------------------------------------------------------------------------- one nest
@@ -421,11 +431,14 @@ def _nest(program: MdhProgram, phase: _Phase, c: Configuration, machine: Machine
     packs = _packs(program, loops, threads, c, machine)
     nest = Nest(program, tuple(loops), threads, tile, accumulate, packs, "direct")
     nest = replace(nest, results=_results(nest))
-    read = read_buffers(program)
-    # a cell that is read again, or visited again, had better stay in a cache
-    written = {s.buffer for s in program.out.stores}  # of this stage
-    past = tuple(b for b in c.past_caches if nest.results == "direct" and b in written - read)
-    return replace(nest, past_caches=past)
+    # a cell that is visited again had better stay in a cache
+    return replace(nest, past_caches=_written_past(program, c) if nest.results == "direct" else ())
+
+
+def _written_past(program: MdhProgram, c: Configuration) -> tuple[str, ...]:
+    """Outputs of this stage that may go past the caches: those that are not read."""
+    written = {s.buffer for s in program.out.stores} - read_buffers(program)
+    return tuple(b for b in c.past_caches if b in written)
 
 
 def _bind_threads(loops: list[Loop]) -> tuple[list[Loop], tuple[int, int]]:

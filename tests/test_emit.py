@@ -16,13 +16,16 @@ from hypothesis import strategies as st
 from emit.c_text import affine_text, constant
 from emit.render import KernelRequest, emit_openmp
 from frontend_c.read import CompileCommand, read
-from lifter.lift import lift
+from lifter.lift import LiftedNest, lift
+from lifter.run_nest import run_nest
 from lowering.cost import default_point
 from lowering.domains import classify
+from lowering.lower import ScanNest, lower
 from lowering.machine import GENERIC, OPENMP, OPENMP_L3_SIMD, OPENMP_REG_SIMD, SystemModel
 from lowering.parameters import make, random_configuration
 from lowering.point import configuration_at
 from lowering.space import tuning_space
+from mdh_core.evaluate import Value
 from mdh_core.expr import FLOAT, INT32, INT64, UINT64, Affine
 from mdh_core.interpreter import integers, run
 from mdh_core.ir import MdhProgram
@@ -86,25 +89,43 @@ SCANS = {
 }
 
 
+def _scan_of(name: str) -> tuple[LiftedNest, MdhProgram]:
+    t, body = SCANS[name]
+    text = f"void f(int n, {t} s, {t} *restrict a, {t} *restrict b, {t} *restrict c)\n{{\n#pragma mdh\n"
+    text += f"    for (int i = 0; i < n; i++) {{ {body} }}\n}}\n"
+    nest = lift(read(SourceFile("f.c", text.encode()), CompileCommand()).nests[0])
+    return nest, next(q for q in nest.programs if q.hom.dims_of("ps"))
+
+
+def _scan_case(
+    nest: LiftedNest, p: MdhProgram, n: int, rng: random.Random
+) -> tuple[Case, dict]:  # type: ignore[type-arg]
+    """A case of small whole numbers, whose sums are exact, and the buffers that the loop leaves behind."""
+    params = {q.name: n if q.name == "n" else 2 for q in p.params}
+    buffers = buffers_for(p, params, rng)
+    for b in buffers.values():
+        b.data[:] = [type(x)(rng.randrange(1, 5)) for x in b.data]
+    sized, extra = with_extents(p, buffers)
+    machine = replace(GENERIC, l3=rng.choice((GENERIC.l3, 0)))  # 0: outputs are larger than the caches
+    sizes = (sized.sizes(integers(params)),)
+    (c,) = configuration_at((sized,), machine, sizes, default_point((sized,), machine, sizes))
+    case, expected = Case(sized, c, {**params, **extra}, buffers, machine), copy_of(buffers)
+    scalars: dict[str, Value] = {q.name: expected[q.name].data[0] for q in nest.nest.scalars}
+    run_nest(nest.nest, {"n": n}, {b.name: expected[b.name] for b in nest.nest.buffers}, scalars)
+    for scalar, value in scalars.items():
+        expected[scalar].data[0] = value
+    return case, expected
+
+
 @pytest.mark.parametrize("compiler", COMPILERS)
 @pytest.mark.parametrize("name", SCANS)
 def test_running_values_in_vectors(compiler: str, name: str, tmp_path: Path) -> None:
     """Groups of whole vectors and what is left of them, in one block and in several."""
-    t, body = SCANS[name]
-    text = f"void f(int n, {t} s, {t} *restrict a, {t} *restrict b, {t} *restrict c)\n{{\n#pragma mdh\n"
-    text += f"    for (int i = 0; i < n; i++) {{ {body} }}\n}}\n"
-    nest = read(SourceFile("f.c", text.encode()), CompileCommand(directory=str(tmp_path))).nests[0]
-    programs = lift(nest).programs
-    p = next(q for q in programs if q.hom.dims_of("ps"))
+    nest, p = _scan_of(name)
     rng = random.Random(name)
     cases, vectors = [], 0
     for n in (1, 15, 31, 32, 63, 64, 65, 128, 300):
-        params = {q.name: n if q.name == "n" else 2 for q in p.params}
-        case, _ = _case(p, rng, "default", params)
-        for b in case.buffers.values():
-            b.data[:] = [type(x)(rng.randrange(1, 5)) for x in b.data]
-        expected = copy_of(case.buffers)
-        run(p, params, expected)
+        case, expected = _scan_case(nest, p, n, rng)
         for block in (16, 70, 1000):
             point = {"threads": "i", "block_i": block}
             sizes = (case.program.sizes(integers(case.params)),)
@@ -114,6 +135,27 @@ def test_running_values_in_vectors(compiler: str, name: str, tmp_path: Path) -> 
     assert vectors >= 20
     for flags in (FLAGS, WIDE):
         check(cases, tmp_path, compiler=compiler, flags=flags)
+
+
+@pytest.mark.parametrize("name", SCANS)
+def test_waves_of_blocks(name: str, tmp_path: Path) -> None:
+    """Scans in several waves of blocks, results past the caches from an aligned place in each block on."""
+    nest, p = _scan_of(name)
+    rng, cases, past = random.Random(name), [], 0
+    machine = replace(GENERIC, cores=1, l2=1, l3=0)
+    for n in (1, 255, 256, 257, 1024, 1025, 3000):
+        case, expected = _scan_case(nest, p, n, rng)
+        sizes = (case.program.sizes(integers(case.params)),)
+        point = default_point((case.program,), machine, (dict.fromkeys(sizes[0], 1 << 20),))
+        (c,) = configuration_at((case.program,), machine, sizes, point | {"threads": "i", "block_i": 16})
+        (stage,) = lower(case.program, c, machine).stages
+        assert isinstance(stage, ScanNest) and (stage.block, stage.wave) == (256, 4)
+        kernel = emit_openmp(KernelRequest("k", "f", (case.program,), (c,), machine)).text
+        past += "MDH_STORE(" in kernel.split("static int k")[1]
+        cases.append((replace(case, configuration=c, machine=machine), expected))
+    assert past == (0 if name == "in place" else len(cases))  # what is read had better stay in a cache
+    for flags in (WIDE, (*SANITIZERS, "-march=native")):
+        check(cases, tmp_path, flags=flags)
 
 
 LANES = {
