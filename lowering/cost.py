@@ -38,7 +38,7 @@ from mdh_core.ir import MdhProgram
 # seconds per byte that comes into the first and the second cache of a core, and per run of neighbours
 _NEAR, _FAR, _NEAR_RUN, _FAR_RUN = 6e-12, 6e-11, 1e-9, 1e-8
 _MEMORY_RUN = 1e-7  # the same for a run that comes from memory: a page to open, and to look up
-_BESIDE = 0.2  # of the other times is not hidden behind the longest
+_BESIDE = 0.25  # of the other times is not hidden behind the longest
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
 _CLOCK = 4.0 * 3.0e9  # operations per second and lane: two units that multiply and add
 _ADDRESSES = 9  # that registers hold beside counters and sizes; measured on convolutions
