@@ -9,9 +9,10 @@ from dataclasses import replace
 from emit.c_text import affine_text, c_type
 from emit.kernel_text import Allocation, Context, Lines, Place
 from emit.vectors_text import VectorsText
+from lowering.copied import copied_value, with_copied_values
 from lowering.lower import Loop, Nest, Pack, loop_range, size_name
 from mdh_core.expr import Affine
-from mdh_core.ir import Access
+from mdh_core.ir import Access, InputView
 
 
 def layout_strides(pack: Pack) -> tuple[int, ...]:
@@ -24,11 +25,18 @@ def layout_strides(pack: Pack) -> tuple[int, ...]:
 
 
 class PacksText(VectorsText):
-    """``packed_from``: the first index of a dimension that the copies hold."""
+    """The copies of one nest.
+
+    packed_from     the first index of a dimension that the copies hold
+    copied_values   what the copies hold where it is not the element itself (see ``lowering.copied``)
+    """
 
     def __init__(self, nest: Nest, context: Context, out: Lines) -> None:
         super().__init__(nest, context, out)
         self.packed_from: dict[str, str] = {}
+        copied = [pack.buffer for pack in nest.packs]
+        self.copied_values = {b: copied_value(nest.program, b) for b in copied}
+        self.program = with_copied_values(nest.program, copied)
 
     def pack(self, pack: Pack) -> None:
         """Copy the box of cells that the accesses touch from here on, in the pack's layout."""
@@ -59,11 +67,16 @@ class PacksText(VectorsText):
                 loops.enter_context(out.block(head))
             here = Context(self.program, context.names, {v: v for v in variables})
             here.places = {pack.buffer: replace(target, base=())}
-            there = Context(self.program, context.names, {})
-            there.places = {pack.buffer: source}
             index = tuple(Affine.of(v) for v in variables)
+            # each operand of the buffer is the element that is copied
+            view = tuple(replace(a, index=index) if a.buffer == pack.buffer else a
+                         for a in self.program.inp.accesses)  # fmt: skip
+            there = Context(replace(self.program, inp=InputView(view)), context.names, {})
+            there.places = {pack.buffer: source}
             there.at = {v: v if b == "0" else f"{b} + {v}" for v, b in zip(variables, bases, strict=True)}
-            out.add(f"{here.subscript(pack.buffer, index)} = {there.subscript(pack.buffer, index)};")
+            value = self.copied_values[pack.buffer]
+            text = there.subscript(pack.buffer, index) if value is None else there.scalar(value, 0)
+            out.add(f"{here.subscript(pack.buffer, index)} = {text};")
         context.places[pack.buffer] = target
         used = {n for a in accesses for x in a.index for n in x.names}
         self.packed_from |= {d: self.context.at[d] for d in used & self.concatenated}

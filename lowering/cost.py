@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from lowering.facts import (
     Facts,
+    computed_copies,
     facts,
     histogram_threads,
     lane_counts,
@@ -131,9 +132,10 @@ def _shapes(f: Facts, machine: Machine) -> Iterator[Shape]:
         for width, rows, names in itertools.product(lanes or [v], _row_shapes(f, vector), packs):
             if rows and math.prod(n for _, n in rows) * max(1, width // v) > machine.registers:
                 continue
+            single = {a.buffer for a, s in strides(f, vector) if s == 0}  # read one by one, not in vectors
             for choice in ("block", "panel") if names else ("no",):
-                for n in range(unrolled + 1):
-                    yield vector, width, rows, tuple((b, choice) for b in names), n
+                packed = tuple((b, "panel" if b in single else choice) for b in names)
+                yield from ((vector, width, rows, packed, n) for n in range(unrolled + 1))
 
 
 def _row_shapes(f: Facts, vector: str) -> Iterator[Rows]:
@@ -155,7 +157,9 @@ def _packs(f: Facts, vector: str) -> list[tuple[str, ...]]:
                 strided.append(a.buffer)
             elif s == 1 and any(f.sizes[d] > 1 and not any(x.coefficient(d) for x in a.index) for d in f.cc):
                 again.append(a.buffer)
-    return list(dict.fromkeys((tuple(strided), tuple(dict.fromkeys((*strided, *again))))))
+    choices = [tuple(strided), tuple(dict.fromkeys((*strided, *again)))]
+    choices += [tuple(dict.fromkeys((*names, *computed_copies(f)))) for names in choices]
+    return list(dict.fromkeys(choices))
 
 
 def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
@@ -229,7 +233,8 @@ def _is_uneven(f: Facts) -> bool:
 
 def _fitting(f: Facts, machine: Machine, point: Point) -> Point:
     """Blocks halved until the packed tiles fit where they are kept."""
-    for b in input_buffers(f.program):
+    copied = [b for b in input_buffers(f.program) if point.get(f"pack_{b}", "no") != "no"]
+    for b in sorted(copied, key=lambda b: -_box(f, point, b)):
         access = next(a for a in f.program.inp.accesses if a.buffer == b)
         used = [d for d in f.cc if any(x.coefficient(d) for x in access.index)]
         for _ in range(12):
@@ -342,7 +347,8 @@ def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
         speed *= chains / (chains + 4)  # additions wait for those before; measured on matrix products
         if works:
             whole_vectors, single = _loads(f, point, vector, rows, vectors)
-            speed /= max(1.0 + whole_vectors + 0.5 * single, 0.9 * (whole_vectors + single))
+            computed = _computed(f, point, packs, vector, rows, vectors)
+            speed /= max(1.0 + whole_vectors + 0.5 * single + computed, 0.9 * (whole_vectors + single))
         written_out = max((int(point.get(f"unroll_{d}", 1)) for d in f.pw), default=1)
         kept = vectors + 2 + (written_out if written_out > 1 else 0)  # operands of a row, weights of a column
         if live + kept > machine.registers:
@@ -482,6 +488,18 @@ def _loads(f: Facts, point: Point, vector: str, rows: int, vectors: int) -> tupl
     return whole_vectors, single
 
 
+def _computed(
+    f: Facts, point: Point, packs: Mapping[str, float | None], vector: str, rows: int, vectors: int
+) -> float:
+    """Operations per vector operation that copies would have done: the value, and its spread to all lanes."""
+    total = 0.0
+    for a, s in strides(f, vector):
+        if a.buffer in computed_copies(f) and packs[a.buffer] is None:
+            used = (int(point.get(f"rows_{d}", 1)) for d in f.cc if any(x.coefficient(d) for x in a.index))
+            total += math.prod(used) / rows * (1.0 if s else 1.5 / vectors)
+    return total
+
+
 def _whole_share(f: Facts, point: Point) -> float:
     """Share of the points that lie in register tiles that are not clipped."""
     tile = {
@@ -503,7 +521,7 @@ def _pack(f: Facts, machine: Machine, point: Point, buffer: str) -> float | None
     tiles = tile_order(f, int(point.get("order", 0)))
     own = [k for k, d in enumerate(tiles) if d in used]
     inside = tiles[own[-1] + 1 :] if own else tiles
-    elements, box = 1.0, 1.0
+    elements = 1.0
     for d, n in f.sizes.items():
         if d in f.cc:
             block = min(max(int(point.get(f"block_{d}", 1)), tile_of(point, d)), max(n, 1))
@@ -511,12 +529,23 @@ def _pack(f: Facts, machine: Machine, point: Point, buffer: str) -> float | None
             block = int(point.get(f"block_{d}", 0)) or n
         if d in used:
             elements *= n
-            box *= min(n, tile_of(point, d)) if choice == "panel" and d in f.cc else block
         elif d in f.cc:
             step = block if choice == "block" or d in inside else tile_of(point, d)
             elements *= -(-n // max(1, step))
-    fits = box * f.program.buffer(buffer).type.size <= machine.stack
+    copied = (b for b in input_buffers(f.program) if point.get(f"pack_{b}", "no") != "no")
+    fits = sum(_box(f, point, b) for b in copied) <= machine.stack
     return elements if fits and not (set(f.pw) & used and _unblocked_run_time(f, point, used)) else None
+
+
+def _box(f: Facts, point: Point, buffer: str) -> int:
+    """Bytes of a copy of an input."""
+    access = next(a for a in f.program.inp.accesses if a.buffer == buffer)
+    size, panel = f.program.buffer(buffer).type.size, point[f"pack_{buffer}"] == "panel"
+    for d in {n for x in access.index for n in x.names} & f.sizes.keys():
+        n, tile = f.sizes[d], tile_of(point, d) if d in f.cc else 1
+        block = int(point.get(f"block_{d}", 0)) or n
+        size *= min(n, tile) if panel and d in f.cc else min(max(block, tile), max(n, 1))
+    return size
 
 
 def _unblocked_run_time(f: Facts, point: Point, used: set[str]) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from lowering.copied import copied_value
 from lowering.domains import read_in_boxes, shares
 from lowering.histogram import OneHot
 from lowering.machine import Machine
@@ -193,6 +194,17 @@ def packable(f: Facts, buffer: str) -> bool:
         and not any(a.conditional for a in accesses)
         and not any(s.buffer == buffer for s in f.program.out.stores)
     )
+
+
+@_once
+def computed_copies(f: Facts) -> tuple[str, ...]:
+    """Inputs whose copies would hold values that the scalar function computes, used for several cells."""
+    found = []
+    for a in f.program.inp.accesses:
+        again = any(f.sizes[d] > 1 and not any(x.coefficient(d) for x in a.index) for d in f.cc)
+        if again and packable(f, a.buffer) and copied_value(f.program, a.buffer) is not None:
+            found.append(a.buffer)
+    return tuple(found)
 
 
 def vector_length(f: Facts, machine: Machine) -> int:

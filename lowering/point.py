@@ -196,7 +196,12 @@ def _memory(
 
 
 def _layout(f: Facts, access: Access, vector: str) -> Layout:
-    """Coordinates with the vector dimension last, before it those of cc dimensions, then the rest."""
+    """Coordinates with the vector dimension last, before it those of cc dimensions, then the rest.
+
+    As they are where no vectors are read: rows at constant distances are as good, and cheaper to copy.
+    """
+    if not any(vector in x.names for x in access.index):
+        return tuple(range(len(access.index)))
 
     def rank(t: int) -> tuple[int, int]:
         names = access.index[t].names

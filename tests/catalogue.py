@@ -485,6 +485,19 @@ _BEYOND = (
         ),
         params=(Param("alpha", FLOAT, "alpha", "float"), Param("beta", FLOAT, "beta", "float")),
     ),
+    # C += (alpha * A) B: what the function computes from A alone
+    program(
+        "scaled_matmul",
+        "i:I j:J k:K",
+        "cc cc pw",
+        {"A": FLOAT, "B": FLOAT, "C": FLOAT},
+        "A[i, k] B[k, j]",
+        "C[i, j]",
+        (binary("*", binary("*", _ALPHA, x(0)), x(1)),),
+        combine=PLUS,
+        initial=(load("C[i, j]", FLOAT),),
+        params=(Param("alpha", FLOAT, "alpha", "float"),),
+    ),
     # value, payload and position of the first largest element of each row
     program(
         "argmax_payload",

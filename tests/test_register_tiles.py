@@ -15,14 +15,18 @@ from pathlib import Path
 import pytest
 
 from emit.render import KernelRequest, emit_openmp
+from lowering.copied import copied_value, with_copied_values
 from lowering.cost import default_point
 from lowering.facts import facts, row_dims, vector_candidates
 from lowering.lower import lower
 from lowering.machine import Machine
 from lowering.point import Point, configuration_at
+from mdh_core.combine import scalar_operator
+from mdh_core.evaluate import Value
+from mdh_core.expr import FLOAT, INT32, Binary, Const, Operand, Var, walk
 from mdh_core.interpreter import run
-from mdh_core.ir import MdhProgram
-from tests.catalogue import CATALOGUE, small_params
+from mdh_core.ir import MdhProgram, Param
+from tests.catalogue import CATALOGUE, EVERYTHING, PLUS, binary, program, small_params, x
 from tests.emitted import FLAGS, Case, check, with_constant_sizes, with_extents
 from tests.strategies import buffers_for, copy_of
 
@@ -36,6 +40,7 @@ CONTRACTION = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
 TILES = {
     "matmul": (PRODUCT, 24),
     "matmul_t": (PRODUCT, 24),
+    "scaled_matmul": (PRODUCT, 24),
     "mcc": (IMAGES, 24),
     "mcc_strided": (IMAGES, 16),
     "mcc_capsule": ({**IMAGES, "mi": 2, "mj": 2, "mk": 2}, 4),
@@ -50,7 +55,7 @@ def _default(p: MdhProgram, sizes: dict[str, int], machine: Machine = SERVER) ->
 
 def _sized(name: str) -> MdhProgram:
     """The program with extents of its buffers that are known at run time only."""
-    p = CATALOGUE[name]
+    p = EVERYTHING[name]
     return with_extents(p, buffers_for(p, small_params(p), random.Random(0)), symbolic=True)[0]
 
 
@@ -92,6 +97,7 @@ def test_tiles_stay_in_registers(name: str, tmp_path: Path) -> None:
     assert tiles, [len(x) for x in added]
     for loop in tiles:
         assert spills(loop) == []
+        assert not [row for row in loop if re.match(r"vmul|vbroadcast.*%xmm", row)]  # copies hold products
 
 
 def test_spills_are_seen() -> None:
@@ -133,10 +139,47 @@ def test_a_block_that_holds_all_is_no_loop() -> None:
         assert len([x for x in nest.loops if x.dim == "k"]) == loops
 
 
-@pytest.mark.parametrize("name", ["mcc_strided", "mcc_capsule", "ccsdt_abcdef_gdab_efgc"])
+ALPHA, ROW = Var("alpha", FLOAT), Var("i", FLOAT)
+SCALED = binary("*", ALPHA, x(0))
+COPIED = {
+    "the product": ((binary("*", SCALED, x(1)),), SCALED),
+    "a larger expression": ((binary("*", binary("-", SCALED, ALPHA), x(1)),), binary("-", SCALED, ALPHA)),
+    "at every place": ((binary("+", SCALED, binary("*", SCALED, x(1))),), SCALED),
+    "nothing where the element is used, too": ((binary("*", SCALED, binary("+", x(0), x(1))),), None),
+    "nothing where there is the element alone": ((binary("*", x(0), x(1)),), None),
+    "nothing that depends on the point": ((binary("*", binary("*", ROW, x(0)), x(1)),), None),
+}
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_what_copies_hold(name: str) -> None:
+    f, value = COPIED[name]
+    types = {"A": FLOAT, "B": FLOAT, "C": FLOAT}
+    p = program("p", "i:I j:J k:K", "cc cc pw", types, "A[i, k] B[k, j]", "C[i, j]", f, combine=PLUS,
+                params=(Param("alpha", FLOAT, "alpha", "float"),))  # fmt: skip
+    assert copied_value(p, "A") == value
+    assert copied_value(p, "B") is None
+    (result,) = with_copied_values(p, ["A", "B"]).hom.scalar.results
+    assert (result == f[0]) == (value is None)
+    assert ALPHA not in walk(result) or value is None
+
+
+def test_copies_of_integers_hold_elements() -> None:
+    """Sums of integers may overflow where the function does not meet them."""
+    a, b = Operand(0, INT32), Operand(1, INT32)
+    f = (Binary("*", Binary("+", a, Const(7, INT32), INT32), b, INT32),)
+    types = {"A": INT32, "B": INT32, "C": INT32}
+    p = program("p", "i:I j:J k:K", "cc cc pw", types, "A[i, k] B[k, j]", "C[i, j]", f,
+                combine=scalar_operator("+", INT32))  # fmt: skip
+    assert copied_value(p, "A") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["scaled_matmul", "mcc_strided", "mcc_capsule", "ccsdt_abcdef_gdab_efgc"]
+)
 def test_borders_of_copied_tiles(name: str, tmp_path: Path) -> None:
     """Tiles that are moved back on a border read copies of inputs; sizes around tiles and vectors."""
-    p, cases = CATALOGUE[name], []
+    p, cases = EVERYTHING[name], []
     rng = random.Random(7)
     sizes, _ = TILES[name]
     small = {d: min(n, 3) for d, n in sizes.items()}
@@ -145,8 +188,8 @@ def test_borders_of_copied_tiles(name: str, tmp_path: Path) -> None:
         near = {**small, vector: n}
         for d in row_dims(facts(p, sizes)):
             near[d] = rows if d != vector else near[d]
-        params = {q.name: next(near[d.name] for d in p.hom.dims if d.size.span.names == {q.name})
-                  for q in p.params}  # fmt: skip
+        by_size = {n: near[d.name] for d in p.hom.dims for n in d.size.span.names}
+        params: dict[str, Value] = {q.name: by_size.get(q.name, 0.5) for q in p.params}
         buffers = buffers_for(p, params, rng)
         sized, extra = with_extents(p, buffers, symbolic=True)
         (c,) = configuration_at((sized,), SERVER, (sizes,), _default(sized, sizes))
