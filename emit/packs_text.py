@@ -34,7 +34,7 @@ class PacksText(VectorsText):
     def __init__(self, nest: Nest, context: Context, out: Lines) -> None:
         super().__init__(nest, context, out)
         self.packed_from: dict[str, str] = {}
-        copied = [pack.buffer for pack in nest.packs]
+        copied = [pack.buffer for pack in nest.packs if pack.at <= self.scope]  # no others are made
         self.copied_values = {b: copied_value(nest.program, b) for b in copied}
         self.program = with_copied_values(nest.program, copied)
 

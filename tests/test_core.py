@@ -448,6 +448,13 @@ def _(n: Sizes, b: dict[str, Array]) -> None:
         b["C"][i, j] = 0.5 * acc + 0.5 * b["C"][i, j]
 
 
+@reference("scaled_matmul")
+def _(n: Sizes, b: dict[str, Array]) -> None:
+    for i, j in box(n["I"], n["J"]):
+        for k in range(n["K"]):
+            b["C"][i, j] += 0.5 * b["A"][i, k] * b["B"][k, j]
+
+
 @reference("argmax_payload")
 def _(n: Sizes, b: dict[str, Array]) -> None:
     for r in range(n["R"]):
