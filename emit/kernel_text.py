@@ -425,7 +425,7 @@ class VectorPrinter:
         context.at[dim] = saved
         t = self.vectors.type(e.type)
         loop = f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"
-        return f"({{ {t} {lanes}; {loop} {lanes}[{lane}] = {text}; {lanes}; }})"
+        return f"({{ {t} {lanes} = {{0}}; {loop} {lanes}[{lane}] = {text}; {lanes}; }})"
 
     def _vector(self, e: Expr) -> str:
         if e in self.named:

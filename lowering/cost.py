@@ -17,6 +17,7 @@ from lowering.facts import (
     computed_copies,
     facts,
     histogram_threads,
+    is_readable_beyond,
     lane_counts,
     packable,
     row_counts,
@@ -130,7 +131,7 @@ def _shapes(f: Facts, machine: Machine) -> Iterator[Shape]:
         lanes = [1] if vector == "-" else [n for n in lane_counts(f, v) if n <= max(f.sizes[vector], 4)]
         packs = _packs(f, vector) if vector != "-" and f.pw else [()]
         for width, rows, names in itertools.product(lanes or [v], _row_shapes(f, vector), packs):
-            if rows and math.prod(n for _, n in rows) * max(1, width // v) > machine.registers:
+            if rows and math.prod(n for _, n in rows) * max(1, width // v) > machine.registers - 4:
                 continue
             single = {a.buffer for a, s in strides(f, vector) if s == 0}  # read one by one, not in vectors
             for choice in ("block", "panel") if names else ("no",):
@@ -361,7 +362,9 @@ def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
         points = f.points * math.prod(round_up(n, tile) / n for n, tile in tiles)
     else:
         whole = _whole_share(f, point)
-        points = f.points * (whole + (1 - whole) * max(1.0, 0.6 * speed))  # clipped tiles are scalar code
+        # tiles on a domain's border are computed as a whole, half of them in vain, or clipped: as scalar code
+        border = 2.0 if f.pw and works and is_readable_beyond(f) else max(1.0, 0.6 * speed)
+        points = f.points * (whole + (1 - whole) * border)
     return _Arithmetic(points * _operations(f) / (_CLOCK * speed * balance), copied, packs, balance, works)
 
 
@@ -384,7 +387,9 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
         cells = math.prod(f.sizes[x] for x in f.cc)
         copied += 2e-6 + slots * cells * 2e-9 if f.cc else 0.0  # every part has results of its own
     memory = max(_footprint(f), whole_arrays[0] * balance)
-    memory = memory / machine.bandwidth * (1.4 if balance < 1.1 else 1.0) + whole_arrays[1] * _MEMORY_RUN
+    memory = memory / machine.bandwidth * (1.4 if balance < 1.1 else 1.0)
+    if _footprint(f) > machine.last:
+        memory += whole_arrays[1] * _MEMORY_RUN
     strided = 0.0
     inner = vector if vector != "-" else (f.pw or f.cc or f.ps or ("-",))[-1]
     for a, s in strides(f, inner):

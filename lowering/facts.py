@@ -207,6 +207,13 @@ def computed_copies(f: Facts) -> tuple[str, ...]:
     return tuple(found)
 
 
+@_once
+def is_readable_beyond(f: Facts) -> bool:
+    """Whether the operands of tiles on the domain's border exist, most of the time, and order is free."""
+    accesses = f.program.inp.accesses
+    return not _keeps_order(f) and all(read_in_boxes(f.program, a) is not None for a in accesses)
+
+
 def vector_length(f: Facts, machine: Machine) -> int:
     return max(1, machine.vector_bytes // f.element)
 

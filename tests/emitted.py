@@ -265,9 +265,6 @@ def run_emitted(
     return out
 
 
-__all__ = ["Case", "program_text", "run_emitted", "stmt_exprs", "walk", "with_extents"]
-
-
 def with_constant_sizes(p: MdhProgram, values: dict[str, int]) -> MdhProgram:
     known = {n: Affine.number(v) for n, v in values.items()}
     dims = tuple(
@@ -285,3 +282,8 @@ def check(cases: Sequence[tuple[Case, Mapping[str, BufferValue]]], directory: Pa
             want = expected[store.buffer].data
             pairs = zip(found[store.buffer], want, strict=True)
             assert all(same(x, y) for x, y in pairs), (case.program.name, case.params)
+
+
+__all__ = [
+    "Case", "check", "program_text", "run_emitted", "stmt_exprs", "walk", "with_constant_sizes", "with_extents",
+]  # fmt: skip

@@ -229,6 +229,8 @@ def test_the_cost_model_counts_points_of_the_domain() -> None:
     assert 0.45 < facts(EVERYTHING["syrk"], sizes).points / 10_000_000 < 0.55
     sizes = {"i": 300, "j": 300, "k": 300}
     assert 0.12 < facts(EVERYTHING["triangle3"], sizes).points / 27_000_000 < 0.21
-    point = default_point((EVERYTHING["syrk"],), GENERIC, (sizes,))
-    costs = [estimate((p,), GENERIC, (sizes,), point) for p in (EVERYTHING["syrk"], box)]
+    costs = [
+        estimate((p,), GENERIC, (sizes,), default_point((p,), GENERIC, (sizes,)))
+        for p in (EVERYTHING["syrk"], box)
+    ]
     assert costs[0] < 0.75 * costs[1]

@@ -41,7 +41,7 @@ TILES = {
     "matmul": (PRODUCT, 24),
     "matmul_t": (PRODUCT, 24),
     "scaled_matmul": (PRODUCT, 24),
-    "mcc": (IMAGES, 16),
+    "mcc": (IMAGES, 24),
     "mcc_strided": (IMAGES, 16),
     "mcc_capsule": ({**IMAGES, "mi": 2, "mj": 2, "mk": 2}, 4),
     "ccsdt_abcdef_gdab_efgc": (CONTRACTION, 12),
