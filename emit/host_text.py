@@ -94,9 +94,9 @@ def tightest(
         size = dims.get(name) or next(x.size for x in loops if x.iterator == name)
         waiting.append((_at_end(now, name, size, largest), gone))
         for r in rows:
-            c = r.coefficient(name)
-            if c == (-1 if upper else 1) and not r.names & (gone - {name}):
-                waiting.append((now.substitute({name: Affine.of(name) - r * c}), gone))
+            c, own = r.coefficient(name), now.coefficient(name)
+            if c and (c < 0) == upper and own % c == 0 and not r.names & (gone - {name}):
+                waiting.append((now - r * (own // c), gone))
     usual = {n: _USUAL for x in found for n in x.names}
     return (min if largest else max)(found, key=lambda x: x.evaluate(usual))
 

@@ -711,9 +711,13 @@ def _indices(leaf: Leaf, loops: Loops, buffer: str) -> Iterator[tuple[Index, tup
         loose = list(stmt_exprs(leaf.body))
     else:
         known |= {d.name for d in leaf.hom.dims}
-        every = tuple(rows_of(leaf.hom.domain))
-        reduced = {d.name for d in leaf.hom.dims_of("pw")}
-        rows = tuple(r for r in every if not r.names & reduced)
+        iterators, reduced = {x.iterator for x in loops}, {d.name for d in leaf.hom.dims_of("pw")}
+        changing = [d for d in leaf.hom.dims if d.size.span.names & iterators]
+        somewhere = [(d.name, d.size.span - 1) for d in changing]  # no cell is touched where one is empty
+        domain = rows_of(leaf.hom.domain)
+        every = (*domain, *(r for _, r in somewhere))
+        rows = tuple(r for r in domain if not r.names & reduced)
+        rows += tuple(r for n, r in somewhere if n not in reduced)
         yield from ((a.index, every) for a in leaf.inp.accesses if a.buffer == buffer)
         yield from ((s.index, rows) for s in leaf.out.stores if s.buffer == buffer)
         scalar = leaf.hom.scalar

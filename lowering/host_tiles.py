@@ -100,7 +100,7 @@ def skew_of(loop: HostLoop) -> Skew | None:
         return None
     if any(loop.iterator in d.size.span.names for p in programs for d in p.hom.dims):
         return None
-    touched = [_touched(p) for p in programs]
+    touched = [cells_touched(p) for p in programs]
     if any(t is None for t in touched):
         return None
     written = {s.buffer for p in programs for s in p.out.stores}
@@ -124,7 +124,7 @@ def _choices(programs: Sequence[MdhProgram]) -> Iterator[tuple[str | None, ...]]
         yield from itertools.product(*options)
 
 
-def _touched(p: MdhProgram) -> list[Cell] | None:
+def cells_touched(p: MdhProgram) -> list[Cell] | None:
     """Cells that a program reads or writes; None where an index is computed from data."""
     found: list[Cell] = [(a.buffer, a.index) for a in p.inp.accesses]
     found += [(s.buffer, s.index) for s in p.out.stores]

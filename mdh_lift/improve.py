@@ -215,7 +215,6 @@ def prepare(
         raise refuse("MDH411", f"target `{targets[0]}` is not available", _directive_span(nest),
                      help="add `openmp` to the clause, or leave it out")  # fmt: skip
     _test_promises(nest)
-    plan = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
     wanted = {**kernels.sizes_of(nest.lifted), **(sizes or {})}
     variables = subjects.repaired(nest.lifted, wanted)
     if variables is None:
@@ -223,7 +222,7 @@ def prepare(
                      _directive_span(nest),
                      help="state sizes that belong together with a `sizes(...)` clause")  # fmt: skip
     params = kernels.parameter_values(nest.lifted, variables)
-    plan = replace(plan, params=params, sizes=iterations.sizes_at(nest.lifted.program, params))
+    plan = kernels.planned(nest.lifted, params, lines_of(report, nest), macros_of(report))
     for program, configuration in zip(plan.programs, plan.configurations(plan.default), strict=True):
         reason = why_not_legal(configuration, program, plan.machine.model)
         if reason is not None:
@@ -363,7 +362,7 @@ def _ladder(plan: kernels.Plan, variables: Mapping[str, int]) -> list[dict[str, 
     """Sizes to compare on: 0, 1, primes, around tiles; leading dimensions as large as they must be."""
     lifted = plan.lifted
     tried = size_ladder(
-        subjects.size_ranges(lifted), _tiles(plan.default), limit=math.inf, cost=lambda sizes: 0, at_most=60
+        subjects.size_ranges(lifted), _tiles(plan), limit=math.inf, cost=lambda sizes: 0, at_most=60
     )
     found: dict[tuple[int, ...], dict[str, int]] = {}
     for sizes in tried:
@@ -382,10 +381,11 @@ def _store(options: Options) -> Store:
         raise refuse("MDH803", f"the tuning database `{path.name}` cannot be used: {error}") from None
 
 
-def _tiles(point: Point) -> list[int]:
-    """Extents around which the ladder of sizes goes: those of vectors, register tiles and small blocks."""
-    found = {int(v) for v in point.values() if isinstance(v, int) and 1 < v <= 96}
-    return sorted(found)[-4:]
+def _tiles(plan: kernels.Plan) -> list[int]:
+    """Extents around which the ladder of sizes goes: vectors, register tiles, small blocks, host loops'."""
+    found = {int(v) for v in plan.default.values() if isinstance(v, int) and 1 < v <= 96}
+    loops = iterations.host_loops(plan.lifted.program, plan.params)
+    return sorted({*sorted(found)[-4:], *(x.size.step for x, _ in loops if x.size.step > 1)})
 
 
 def _quick(ladder: list[dict[str, int]], settings: Settings, threads: int) -> list[Case]:

@@ -7,13 +7,14 @@ import math
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from emit.c_text import affine_text
 from emit.host_text import leaves
 from emit.render import Kernel, KernelRequest, emit_openmp
 from lifter.lift import FinalIterator, LiftedNest
 from lowering.cost import default_point, estimate
+from lowering.delayed import delayed
 from lowering.facts import facts
 from lowering.host_tiles import HostTiles, skew_of, usual_tiles
 from lowering.machine import Machine, this_machine
@@ -38,6 +39,9 @@ _TUNED = 3  # programs of a nest that are searched at once
 _MATTERS = 0.05  # share of the time from which on a program is searched
 _TILES = ("width_", "steps_")  # parameters of host loops
 _FINER = 12  # times as many blocks of sizes that change
+BLOCK = 32  # iterations of a host loop whose updates of what lies outside of them are one product
+_FEWEST_BLOCKS = 3
+_DELAY_PAYS = 4096  # points of an iteration from which on
 _THREADS_PAY = 8192  # points from which on a program that runs often should begin a parallel region
 
 
@@ -263,8 +267,32 @@ def plan(lifted: LiftedNest, lines: str = "", macros: frozenset[str] = frozenset
         raise refuse(
             "MDH804", f"`{lifted.nest.name}` cannot be run by itself: {reason}", lifted.nest.span
         ) from None
+    return planned(lifted, params, lines, macros)
+
+
+def planned(
+    lifted: LiftedNest, params: Mapping[str, int], lines: str = "", macros: frozenset[str] = frozenset()
+) -> Plan:
+    """A plan for values of the integer parameters: host loops in blocks where that pays at these."""
+    lifted = replace(lifted, program=_in_blocks(lifted, params))
     sizes = iterations.sizes_at(lifted.program, params)
     return Plan(lifted, this_machine(), params, sizes, lines, macros)
+
+
+def _in_blocks(lifted: LiftedNest, params: Mapping[str, int]) -> tuple[Step, ...]:
+    """The steps, with updates of the outermost host loops delayed where these and the arrays are long."""
+    taken = {x.name for x in lifted.nest.params} | {b.name for b in lifted.nest.buffers}
+    taken |= {b.name for b in lifted.temporaries} | iterations.iterators_of(lifted.program)
+    steps: list[Step] = []
+    for s in lifted.program:
+        times = s.size.evaluate(dict(params)) if isinstance(s, HostLoop) else 0
+        blocked = None
+        if isinstance(s, HostLoop) and times >= _FEWEST_BLOCKS * BLOCK:
+            pays = iterations.points((s,), params) >= _DELAY_PAYS * times
+            blocked = delayed(s, BLOCK, taken) if pays else None
+        steps.append(blocked or s)
+        taken |= iterations.iterators_of(steps[-1:])
+    return tuple(steps)
 
 
 # --------------------------------------------------------------------------- sizes

@@ -78,7 +78,8 @@ def _low(lifted: LiftedNest) -> Iterator[str]:
     chosen = plan(lifted)
     configurations = iter(chosen.configurations(chosen.default))
     yield from outline(
-        lifted.program, lambda p: "\n".join(_stages(lower(p, next(configurations), chosen.machine).stages))
+        chosen.lifted.program,
+        lambda p: "\n".join(_stages(lower(p, next(configurations), chosen.machine).stages)),
     )
     yield ""
 

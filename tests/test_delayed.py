@@ -1,0 +1,165 @@
+"""Updates of a host loop that wait until a block of its iterations is over."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lifter.lift import LiftedNest
+from lowering.delayed import delayed
+from mdh_core.expr import DOUBLE
+from mdh_core.ir import HostLoop, MdhProgram, Step, programs_of
+from mdh_core.rules import verify
+from mdh_lift import iterations
+from mdh_lift.kernels import BLOCK, planned
+from tests.lifting import check_meaning, lifted
+from tests.test_steps import Case, check, configurations, values
+
+LU = """for (int k = 0; k < n; k++)
+    for (int i = k + 1; i < n; i++) {
+        A[i][k] = A[i][k] / A[k][k];
+        for (int j = k + 1; j < n; j++)
+            A[i][j] -= A[i][k] * A[k][j];
+    }"""
+# the last part of every row stays; rows and columns of another array are the operands
+PUSHED = """for (int k = 0; k < n; k++) {
+    for (int i = k; i < n; i++)
+        B[k][i] = A[k][i] * 2;
+    for (int i = k + 1; i < n; i++)
+        for (int j = k; j < n; j++)
+            A[i][j] += B[k][i] * B[k][j];
+}"""
+# solves a triangle for many right-hand sides: only rows begin later
+SOLVED = """for (int k = 0; k < n; k++) {
+    for (int j = 0; j < n; j++)
+        B[k][j] = B[k][j] / A[k][k];
+    for (int i = k + 1; i < n; i++)
+        for (int j = 0; j < n; j++)
+            B[i][j] -= A[i][k] * B[k][j];
+}"""
+WAIT = {"lu": LU, "pushed": PUSHED, "solved": SOLVED}
+
+STAY = {
+    "the corner is read in each iteration": """for (int k = 0; k < n; k++) {
+        B[0][k] = A[n-1][n-1];
+        for (int i = k + 1; i < n; i++)
+            for (int j = k + 1; j < n; j++)
+                A[i][j] -= A[i][k] * A[k][j];
+    }""",
+    "operands change in later iterations": """for (int k = 0; k < n; k++)
+        for (int i = k + 1; i < n; i++)
+            for (int j = 0; j < n; j++)
+                A[i][j] -= A[i][k] * B[k][j];""",
+    "the product replaces what was there": """for (int k = 0; k < n; k++)
+        for (int i = k + 1; i < n; i++)
+            for (int j = k + 1; j < n; j++)
+                A[i][j] = A[i][k] * A[k][j] - A[i][j];""",
+    "the cells end earlier and earlier": """for (int k = 0; k < n; k++)
+        for (int i = k + 1; i < n; i++)
+            for (int j = 0; j < n - k; j++)
+                A[i][j] -= B[i][k] * B[k][j];""",
+    "a sum that no cell dimension ends": """for (int k = 0; k < n; k++) {
+        double s = 0;
+        for (int i = k; i < n; i++)
+            s += A[i][k] * A[i][k];
+        B[k][k] = s;
+        for (int i = k; i < n; i++)
+            for (int j = k + 1; j < n; j++)
+                A[i][j] -= B[k][k] * A[i][k];
+    }""",
+}  # fmt: skip
+
+
+def nest_of(body: str, element: str = "double") -> LiftedNest:
+    head = f"int n, {element} A[n][n], {element} B[n][n]"
+    found = lifted(f"void f({head})\n{{\n#pragma mdh\n{body}\n}}\n")
+    assert found.status == "lifted", found.diagnostics
+    return found
+
+
+def in_blocks(nest: LiftedNest, block: int) -> LiftedNest | None:
+    """The nest with what may wait; None where nothing may."""
+    steps: list[Step] = []
+    for s in nest.program:
+        new = delayed(s, block, {"n", "A", "B"}) if isinstance(s, HostLoop) else None
+        steps.append(new or s)
+    found = replace(nest, program=tuple(steps))
+    return None if found.program == nest.program else found
+
+
+@pytest.mark.parametrize("name", WAIT)
+@pytest.mark.parametrize("block", [2, 3, 7])
+def test_blocks_mean_the_same(name: str, block: int) -> None:
+    nest = in_blocks(nest_of(WAIT[name]), block)
+    assert nest is not None
+    (outer,) = nest.program
+    assert isinstance(outer, HostLoop) and outer.size.step == block
+    rest = outer.body[-1]
+    assert isinstance(rest, MdhProgram) and [op.kind for op in rest.hom.combine] == ["cc", "cc", "pw"]
+    assert check_meaning(nest, trials=20) > 5
+
+
+@pytest.mark.parametrize("name", STAY)
+def test_what_is_used_does_not_wait(name: str) -> None:
+    assert in_blocks(nest_of(STAY[name]), 3) is None
+
+
+def test_random_updates(trials: int = 60) -> None:
+    """Whatever is said to wait may wait: updates with random ranges, operands and neighbours."""
+    rng = random.Random(5)
+    waiting = 0
+    for _ in range(trials):
+        row, column = (rng.choice(("k + 1", "k + 1", "k", "0", "k + 2")) for _ in "ij")
+        left, right = (
+            rng.choice((f"A[{i}][{j}]", f"B[{i}][{j}]"))
+            for i, j in (
+                rng.choice((("i", "k"), ("k", "i"))),
+                rng.choice((("k", "j"), ("k - 1", "j"), ("j", "k"))),
+            )
+        )
+        start = 1 if "k - 1" in right else 0
+        update = f"for (int i = {row}; i < n; i++) for (int j = {column}; j < n; j++)"
+        update += f" A[i][j] {rng.choice(('-=', '+='))} {left} * {right};"
+        others = [
+            f"for (int i = {rng.choice(('k', 'k + 1', '0'))}; i < n; i++)"
+            f" {rng.choice(('A', 'B'))}[{rng.choice(('i][k', 'k][i'))}]"
+            f" {rng.choice(('=', '+='))} {rng.choice(('A[k][k]', 'A[k][i]', 'B[i][k]', '3'))};"
+            for _ in range(rng.randint(0, 2))
+        ]
+        body = [update, *others]
+        rng.shuffle(body)
+        text = f"for (int k = {start}; k < n; k++) {{ {' '.join(body)} }}"
+        found = lifted(f"void f(int n, int A[n][n], int B[n][n])\n{{\n#pragma mdh\n{text}\n}}\n")
+        if found.status != "lifted":
+            continue
+        nest = in_blocks(found, rng.choice((2, 3)))
+        if nest is not None:
+            waiting += 1
+            check_meaning(nest, trials=6)
+    assert 4 < waiting < trials // 2
+
+
+@pytest.mark.parametrize("name", WAIT)
+def test_emitted_blocks(name: str, tmp_path: Path) -> None:
+    nest = in_blocks(nest_of(WAIT[name]), 8)
+    assert nest is not None and all(verify(p) == [] for p in programs_of(nest.program))
+    rng = random.Random(name)
+    for n in (1, 2, 7, 8, 9, 17, 33):
+        data = {b: values(rng, DOUBLE, n, n) for b in "AB"}
+        for k in range(n):
+            data["A"].data[k * n + k] = 64.0 * n
+        c = Case(nest.program, {"n": n}, data)
+        chosen, machine = configurations(c, rng.choice(("default", "space")), rng)
+        check(c, chosen, tmp_path, machine)
+
+
+def test_plans_delay_where_there_is_much_to_do() -> None:
+    nest = nest_of(LU)
+    large, small = planned(nest, {"n": 1000}), planned(nest, {"n": 40})
+    assert small.programs == nest.programs
+    steps = [x.size.step for x, _ in iterations.host_loops(large.lifted.program, large.params)]
+    assert steps == [BLOCK, 1]
+    assert any(p.hom.dims_of("pw") for p in large.programs)
