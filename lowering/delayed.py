@@ -23,10 +23,11 @@ Both are shown for all sizes and parameters (``certainly_empty``), or nothing is
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.host_tiles import cells_touched
+from lowering.programs import Rows, marked, points, with_values
 from mdh_core.combine import CC, CombineOp, scalar_operator
 from mdh_core.expr import (
     INT64,
@@ -41,12 +42,10 @@ from mdh_core.expr import (
     Unary,
     Var,
     affine_expr,
-    map_stmts,
     rewrite,
     walk,
 )
 from mdh_core.ir import (
-    Access,
     Dim,
     HostLoop,
     MdhProgram,
@@ -56,9 +55,7 @@ from mdh_core.ir import (
     Step,
     Store,
 )
-from mdh_core.polytope import certainly_empty, rows_of
-
-Rows = list[Affine]
+from mdh_core.polytope import certainly_empty
 
 
 def delayed(loop: HostLoop, block: int, taken: Collection[str]) -> HostLoop | None:
@@ -120,17 +117,17 @@ class _Waiting:
         for k, (p, cells) in enumerate(zip(self.programs, touched, strict=True)):
             if cells is None:
                 return False
-            space = _points(p, _marked(p, "'") | {t: here})
+            space = points(p, marked(p, "'") | {t: here})
             for name, index in cells:
                 if name != buffer or (k == self.number and index == own.index):
                     continue
-                moved = [x.substitute(_marked(p, "'") | {t: here}) for x in index]
+                moved = [x.substitute(marked(p, "'") | {t: here}) for x in index]
                 if len(moved) != len(self.axes):
                     return False
                 if not certainly_empty([*ends, *space, *self._in_rest(moved, start + block - 1)]):
                     return False
-        names = _marked(self.update, "") | {t: here}
-        mine = _points(self.update, names)
+        names = marked(self.update, "") | {t: here}
+        mine = points(self.update, names)
         mine += self._in_rest([x.substitute(names) for x in own.index], start + block - 1)
         for name, index in cells_touched(self.update) or []:
             if (name, index) == (own.buffer, own.index):
@@ -138,13 +135,13 @@ class _Waiting:
             read = [x.substitute(names) for x in index]
             for k, p in enumerate(self.programs):
                 after = later - here - (0 if k >= self.number else 1)
-                marked = _marked(p, "'") | {t: later}
+                there = marked(p, "'") | {t: later}
                 for s in p.out.stores:
                     if s.buffer != name:
                         continue
-                    written = [x.substitute(marked) for x in s.index]
+                    written = [x.substitute(there) for x in s.index]
                     same = [r for a, b in zip(read, written, strict=True) for r in (a - b, b - a)]
-                    if not certainly_empty([*ends, *mine, *_points(p, marked), *same, after]):
+                    if not certainly_empty([*ends, *mine, *points(p, there), *same, after]):
                         return False
         return True
 
@@ -217,21 +214,6 @@ def _axes(p: MdhProgram, store: Store, t: str) -> tuple[_Axis, ...] | None:
     return tuple(found)
 
 
-def _marked(p: MdhProgram, mark: str) -> dict[str, Affine]:
-    return {d.name: Affine.of(f"{d.name}:{mark}") for d in p.hom.dims}
-
-
-def _points(p: MdhProgram, names: Mapping[str, Affine], dims: Collection[str] | None = None) -> Rows:
-    """The program's points, as rows over the new names; ``dims``: only what these dimensions tell."""
-    chosen = [d for d in p.hom.dims if dims is None or d.name in dims]
-    others = {d.name for d in p.hom.dims} - {d.name for d in chosen}
-    rows = [r for r in rows_of(p.hom.domain) if not r.names & others]
-    for d in chosen:
-        i = Affine.of(d.name)
-        rows += [i, d.size.span - 1 - i * d.size.step]
-    return [r.substitute(dict(names)) for r in rows]
-
-
 class _Blocked:
     """The new loop."""
 
@@ -268,7 +250,7 @@ class _Blocked:
         p = replace(p, params=self._params(p, (self.outer, self.inner)))
         beyond = self.now - self.w.loop.size.span
         cells = {d.name for d in p.hom.dims_of("cc")}  # a reduction of nothing is stored all the same
-        if certainly_empty([*self.known, *_points(p, {}, cells), beyond]):
+        if certainly_empty([*self.known, *points(p, {}, cells), beyond]):
             return p
         if any(op.kind != "cc" for op in p.hom.combine):
             return None
@@ -307,7 +289,7 @@ class _Blocked:
                 continue
             dims = tuple(Dim(d.name, sizes[d.name]) for d in here.hom.dims)
             part = replace(here, hom=replace(here.hom, dims=dims, domain=tuple(domain)))
-            yield _with(part, moved)
+            yield with_values(part, moved)
 
     def _rest(self) -> MdhProgram:
         """U over R, all iterations of the block at once: a reduction that begins with what the cells hold."""
@@ -318,7 +300,7 @@ class _Blocked:
         for axis, (lower, end) in zip(self.w.axes, self._bounds(), strict=True):
             moved[axis.dim] = Affine.of(axis.dim) + lower - axis.first.substitute({t: now})
             sizes[axis.dim] = Size(end - lower)
-        here = _with(here, moved)
+        here = with_values(here, moved)
         store, (value,) = here.out.stores[0], here.hom.scalar.results
         assert isinstance(value.type, ScalarType)
         function = scalar_operator("+", value.type)
@@ -348,7 +330,7 @@ class _Blocked:
             ),
         )
         beyond = now - self.w.loop.size.span
-        if certainly_empty([*self.known, Affine.of(self.reduced), *_points(program, {}), beyond]):
+        if certainly_empty([*self.known, Affine.of(self.reduced), *points(program, {}), beyond]):
             return program
         return replace(program, hom=replace(program.hom, domain=(Constraint(-beyond - 1),)))
 
@@ -369,39 +351,4 @@ def _fresh(t: str, used: Collection[str]) -> Iterator[str]:
 
 
 def _substituted(p: MdhProgram, name: str, value: Affine) -> MdhProgram:
-    return _with(p, {name: value})
-
-
-def _with(p: MdhProgram, values: Mapping[str, Affine]) -> MdhProgram:
-    """The program with affine values for names, everywhere but in the dimensions' names."""
-    known = dict(values)
-
-    def index(a: tuple[Affine, ...]) -> tuple[Affine, ...]:
-        return tuple(x.substitute(known) for x in a)
-
-    def expr(e: Expr) -> Expr:
-        return rewrite(
-            e, lambda n: affine_expr(known[n.name]) if isinstance(n, Var) and n.name in known else None
-        )
-
-    def access(a: Access) -> Access:
-        return replace(a, index=index(a.index))
-
-    scalar, out = p.hom.scalar, p.out
-    return replace(
-        p,
-        inp=replace(p.inp, accesses=tuple(map(access, p.inp.accesses))),
-        hom=replace(
-            p.hom,
-            dims=tuple(Dim(d.name, Size(d.size.span.substitute(known), d.size.step)) for d in p.hom.dims),
-            scalar=replace(
-                scalar, results=tuple(map(expr, scalar.results)), body=map_stmts(scalar.body, expr)
-            ),
-            domain=tuple(c.substitute(known) for c in p.hom.domain),
-        ),
-        out=replace(
-            out,
-            initial=tuple(None if e is None else expr(e) for e in out.initial),
-            stores=tuple(replace(s, index=index(s.index), value=expr(s.value)) for s in out.stores),
-        ),
-    )
+    return with_values(p, {name: value})

@@ -20,6 +20,7 @@ from lowering.host_tiles import HostTiles, skew_of, usual_tiles
 from lowering.machine import Machine, this_machine
 from lowering.parameters import Configuration
 from lowering.point import Point, configuration_at, round_up, tile_of
+from lowering.right_looking import right_looking
 from lowering.space import Space, tuning_space
 from lowering.traffic import bytes_of
 from mdh_core.diagnostics import refuse
@@ -289,7 +290,8 @@ def _in_blocks(lifted: LiftedNest, params: Mapping[str, int]) -> tuple[Step, ...
         blocked = None
         if isinstance(s, HostLoop) and times >= _FEWEST_BLOCKS * BLOCK:
             pays = iterations.points((s,), params) >= _DELAY_PAYS * times
-            blocked = delayed(s, BLOCK, taken) if pays else None
+            turned = right_looking(s, taken) if pays else None
+            blocked = delayed(turned or s, BLOCK, taken) if pays else None
         steps.append(blocked or s)
         taken |= iterations.iterators_of(steps[-1:])
     return tuple(steps)

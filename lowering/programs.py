@@ -1,0 +1,68 @@
+"""Programs with other values for names, and their points as rows: for transformations of host loops."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from mdh_core.expr import Affine, Expr, Var, affine_expr, map_stmts, rewrite
+from mdh_core.ir import Access, Dim, MdhProgram, Size
+from mdh_core.polytope import rows_of
+
+Rows = list[Affine]
+
+
+def marked(p: MdhProgram, mark: str) -> dict[str, Affine]:
+    return {d.name: Affine.of(f"{d.name}:{mark}") for d in p.hom.dims}
+
+
+def points(p: MdhProgram, names: Mapping[str, Affine], dims: Collection[str] | None = None) -> Rows:
+    """The program's points, as rows over the new names; ``dims``: only what these dimensions tell."""
+    chosen = [d for d in p.hom.dims if dims is None or d.name in dims]
+    others = {d.name for d in p.hom.dims} - {d.name for d in chosen}
+    rows = [r for r in rows_of(p.hom.domain) if not r.names & others]
+    for d in chosen:
+        i = Affine.of(d.name)
+        rows += [i, d.size.span - 1 - i * d.size.step]
+    return [r.substitute(dict(names)) for r in rows]
+
+
+def with_values(p: MdhProgram, values: Mapping[str, Affine]) -> MdhProgram:
+    """The program with affine values for names, everywhere but in the dimensions' names."""
+    known = dict(values)
+
+    def index(a: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        return tuple(x.substitute(known) for x in a)
+
+    def expr(e: Expr) -> Expr:
+        return rewrite(
+            e, lambda n: affine_expr(known[n.name]) if isinstance(n, Var) and n.name in known else None
+        )
+
+    def access(a: Access) -> Access:
+        return replace(a, index=index(a.index))
+
+    scalar, out = p.hom.scalar, p.out
+    return replace(
+        p,
+        inp=replace(p.inp, accesses=tuple(map(access, p.inp.accesses))),
+        hom=replace(
+            p.hom,
+            dims=tuple(Dim(d.name, Size(d.size.span.substitute(known), d.size.step)) for d in p.hom.dims),
+            scalar=replace(
+                scalar, results=tuple(map(expr, scalar.results)), body=map_stmts(scalar.body, expr)
+            ),
+            domain=tuple(c.substitute(known) for c in p.hom.domain),
+        ),
+        out=replace(
+            out,
+            initial=tuple(None if e is None else expr(e) for e in out.initial),
+            stores=tuple(replace(s, index=index(s.index), value=expr(s.value)) for s in out.stores),
+        ),
+    )
+
+
+def renamed(p: MdhProgram, dim: str, name: str) -> MdhProgram:
+    """The program with another name, which nothing has, for a dimension that no ``at_last`` mentions."""
+    dims = tuple(replace(d, name=name) if d.name == dim else d for d in p.hom.dims)
+    return with_values(replace(p, hom=replace(p.hom, dims=dims)), {dim: Affine.of(name)})
