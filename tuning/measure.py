@@ -226,7 +226,8 @@ def _bench_outcome(ended: Outcome) -> Outcome:
         return Outcome(ended.kind, ended.reason, data)
     if "candidate" in first and not first["candidate"]["handled"]:
         return Outcome(DECLINED, "the kernel's guard let the original run", data)
-    cut = next((line["cut"] for line in lines if "cut" in line), None)
+    cut = next((line for line in lines if "cut" in line), None)
     if cut is not None:
-        return Outcome(CUT_OFF, f"one run took {cut:.3g} s", {**data, "cut_seconds": cut})
+        took = "more than " if "unfinished" in cut else ""
+        return Outcome(CUT_OFF, f"one run took {took}{cut['cut']:.3g} s", {**data, "cut_seconds": cut["cut"]})
     return Outcome(OK, data=data)

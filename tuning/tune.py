@@ -1,9 +1,10 @@
 """Tuning one nest for one size: every candidate is compared before its time counts.
 
-A candidate is generated, compiled, compared with the original on a small odd size, then run at the size
-to tune for (its values must have the original's digest, or compare within tolerance where rounding occurs)
-and timed.  The leaders are timed again in turn; the first of them that passes the full verification is
-measured against the original in pairs.  Every outcome is stored.
+A candidate is generated, compiled, compared with the original on a small odd size (if sizes vary), then run
+at the size to tune for and timed; its values must have the original's digest, or compare within tolerance
+where rounding occurs.  One that is slower than a multiple of the best so far is given up before that.  The
+leaders are timed again in turn; the first of them that passes the full verification is measured against the
+original in pairs.  Every outcome is stored.
 """
 
 from __future__ import annotations
@@ -252,26 +253,27 @@ class _Tuner:
         return evaluation
 
     def _compare_and_time(self, program: str, cut_off: float) -> tuple[Outcome, tuple[float, ...]]:
-        if not self._is_covered_by_timing():
+        at_size = self._is_quick_case_at_size()
+        if not at_size:
             checked = self._check(program, self.quick)
             if not checked.ok:
                 return checked, ()
         ended = self._time(program, cut_off)
         if not ended.ok:
             return ended, ()
-        if not self.original.inexact:
-            if ended.data["first"]["candidate"]["digest"] != self.original.digest:
+        if ended.data["first"]["candidate"]["digest"] != self.original.digest:
+            if not self.original.inexact:
                 return self._locate(program), ()
-        elif self.original.seconds <= _CHECKED_AGAINST_ORIGINAL:
-            checked = self._check(program, [self._case_at_size()])
-            if not checked.ok:
-                return checked, ()
+            if at_size or self.original.seconds <= _CHECKED_AGAINST_ORIGINAL:
+                checked = self._check(program, [self._case_at_size()])
+                if not checked.ok:
+                    return checked, ()
         return Outcome(OK), tuple(t[1] for t in ended.data["times"])
 
-    def _is_covered_by_timing(self) -> bool:
-        """Would the quick comparison only repeat what the digest of the timed run tells?"""
-        exact, data = not self.original.inexact, _exact_data(self.settings)
-        return exact and all(c.sizes == self.sizes and c.data == data for c in self.quick)
+    def _is_quick_case_at_size(self) -> bool:
+        """Is there no smaller size?  Then a candidate is timed before it is compared, on the same data."""
+        data = _exact_data(self.settings)
+        return all(c.sizes == self.sizes and c.data == data for c in self.quick)
 
     def _check(self, program: str, cases: Sequence[Case]) -> Outcome:
         """Whether the cases compare equal; declining is no fault at a small size."""
