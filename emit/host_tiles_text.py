@@ -22,7 +22,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from emit.kernel_text import Lines, Names
-from lowering.host_tiles import HostTiles
+from lowering.host_tiles import HostTiles, is_shaped
 from lowering.lower import size_name
 from mdh_core.expr import INT64, Affine, Binary, Expr, Var, map_stmts, rewrite
 from mdh_core.ir import Dim, HostLoop, MdhProgram, Param, Size
@@ -117,7 +117,8 @@ class HostTilesText:
     def _parts(self, first: str, last: str, zero: str, write: Write, borders: bool) -> None:
         t, width, v = self.loop.iterator, self.tiles.width, self.position
         start = str(width) if borders else "0"
-        self.out.add(f"#pragma omp parallel for schedule(static) if ({self.n} > {width})")
+        schedule = "static, 1" if is_shaped(self.loop, self.tiles.skew) else "static"
+        self.out.add(f"#pragma omp parallel for schedule({schedule}) if ({self.n} > {width})")
         with ExitStack() as stack:
             stack.enter_context(self.out.block(f"for (long {v} = {start}; {v} < {self.n}; {v} += {width})"))
             stack.enter_context(self.out.block(f"for (long {t} = {first}; {t} < {last}; {t}++)"))

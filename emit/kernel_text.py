@@ -407,11 +407,13 @@ class VectorPrinter:
         """Vector text, or scalar text where all lanes agree."""
         return self._vector(e) if self.varies(e) else self.scalar(e)
 
-    def _load(self, t: Type, buffer: str, index: tuple[Affine, ...]) -> str:
+    def _load(self, e: Expr, buffer: str, index: tuple[Affine, ...]) -> str:
         stride = self.context.lane_stride(buffer, index, self.vectors.dim)
+        if stride == -1:
+            return self._lane_by_lane(e)  # compilers turn a vector around
         if stride != 1:
             raise NotVector
-        return f"*(const {self.vectors.unaligned(t)} *)&{self.context.subscript(buffer, index)}"
+        return f"*(const {self.vectors.unaligned(e.type)} *)&{self.context.subscript(buffer, index)}"
 
     def _lane_by_lane(self, e: Expr) -> str:
         """An expression that is computed for each lane on its own."""
@@ -443,10 +445,10 @@ class VectorPrinter:
                 access = self.context.program.inp.accesses[k]
                 if access.conditional:
                     raise NotVector
-                return self._load(t, access.buffer, access.index)
+                return self._load(e, access.buffer, access.index)
             case Load(buffer=buffer, index=index, type=t):
                 known = self.context.known_index(index)
-                return self._lane_by_lane(e) if known is None else self._load(t, buffer, known)
+                return self._lane_by_lane(e) if known is None else self._load(e, buffer, known)
             case Unary(op="-" | "~" as op, a=a):
                 return f"({op}{self._vector(a)})"
             case Binary(op=op, a=a, b=b, type=t) if op not in COMPARISONS | LOGICAL:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from emit.kernel_text import VectorPrinter
 from lowering.lower import Loop
-from mdh_core.expr import ScalarType, variables
+from mdh_core.expr import Operand, ScalarType, variables
 from mdh_core.ir import Access
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _sum_loop(tile: Tile, found: Sliding, weights: dict[int, str]) -> None:
         for number in found.shared:
             access, t = tile.n.program.inp.accesses[number], _type(tile, number)
             name = operands[number] = tile.context.names.new("in")
-            text = printer._load(t, access.buffer, access.index)
+            text = printer._load(Operand(number, t), access.buffer, access.index)
             out.add(f"{tile.vectors.type(t)} {name} = {text};", f"MDH_KEEP({name});")
         tile._counter_loop(rows, stack, (), None)
         r = tile.context.names.new(f"{reduced.dim}_r")

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.facts import (
+    IN_VECTORS,
     Facts,
     computed_copies,
     facts,
@@ -154,9 +155,9 @@ def _packs(f: Facts, vector: str) -> list[tuple[str, ...]]:
     strided, again = [], []
     for a, s in strides(f, vector):
         if packable(f, a.buffer):
-            if s not in (0, 1):
+            if s not in IN_VECTORS:
                 strided.append(a.buffer)
-            elif s == 1 and any(f.sizes[d] > 1 and not any(x.coefficient(d) for x in a.index) for d in f.cc):
+            elif s and any(f.sizes[d] > 1 and not any(x.coefficient(d) for x in a.index) for d in f.cc):
                 again.append(a.buffer)
     choices = [tuple(strided), tuple(dict.fromkeys((*strided, *again)))]
     choices += [tuple(dict.fromkeys((*names, *computed_copies(f)))) for names in choices]
@@ -337,7 +338,7 @@ def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
             gathers = any(s not in (0, 1) for a, s in strides(f, vector) if a.buffer == b)
             copied += pack * (1e-9 if gathers else 3e-10)
     works = vector != "-" and all(
-        s in (0, 1) or packs[a.buffer] is not None for a, s in strides(f, vector)
+        s in IN_VECTORS or packs[a.buffer] is not None for a, s in strides(f, vector)
     )
     speed = float(min(v, lanes)) if works else 0.7
     if works and not straight_line(f.program.hom.scalar.body):
@@ -394,7 +395,8 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
     inner = vector if vector != "-" else (f.pw or f.cc or f.ps or ("-",))[-1]
     for a, s in strides(f, inner):
         if s not in (0, 1) and packs[a.buffer] is None:
-            strided += f.points / max(1, rows) * 1e-9
+            reversed_too = works and s == -1  # a vector, and two instructions that turn it around
+            strided += f.points / max(1, rows) * (0.6e-9 / v if reversed_too else 1e-9)
     region = 5e-6 if point.get("threads") and f.points > 1 << 15 else 0.0
     times = (made.seconds, near[0] * _NEAR, max(memory, far[0] * _FAR + far[1] * _FAR_RUN))
     slowest = max(times)

@@ -111,6 +111,9 @@ def _raw_stride(program: MdhProgram, buffer: str, index: tuple[Affine, ...], dim
     return total
 
 
+IN_VECTORS = (1, 0, -1)  # strides of operands that vectors are loaded with; the last in reverse
+
+
 @_once
 def strides(f: Facts, dim: str) -> list[tuple[Access, int | None]]:
     return [(a, _raw_stride(f.program, a.buffer, a.index, dim)) for a in f.program.inp.accesses]
@@ -148,9 +151,9 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
                 continue
             inputs = [s for _, s in strides(f, d)]
             if d in f.cc:
-                copied = all(packable(f, a.buffer) or s in (0, 1) for a, s in strides(f, d))
+                copied = all(packable(f, a.buffer) or s in IN_VECTORS for a, s in strides(f, d))
                 if all(s == 1 for s in store_strides(f, d)):
-                    if all(s in (0, 1) for s in inputs):
+                    if all(s in IN_VECTORS for s in inputs):
                         natural_cc.append(d)
                     elif copied:
                         by_copy.append(d)
@@ -160,8 +163,8 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
                 function is not None
                 and function.identity is not None
                 and not _keeps_order(f)
-                and all(s in (0, 1) for s in inputs)
-                and any(s == 1 for s in inputs)
+                and all(s in IN_VECTORS for s in inputs)
+                and any(inputs)
             ):
                 natural_pw.append(d)
     return (*natural_cc, *natural_pw, *by_copy, *apart[:2], "-")

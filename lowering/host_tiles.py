@@ -30,6 +30,7 @@ from mdh_core.polytope import project, rows_of
 
 _INDEPENDENT = 64  # positions of a part in which nothing travels: whole lines that stay in the first cache
 _FEWEST = 3  # iterations of a block that are worth two more barriers
+_PARTS = 8  # of one thread, where only some of them have something to do at a time
 _MANY = 16  # iterations of a block that are worth threads where one iteration is not
 _MUCH = 1 << 17  # positions in all iterations, from which on threads pay
 _CHOICES, _PAIRS = 9, 2000  # of dimensions to cut, of cells that two programs touch: the search ends there
@@ -72,10 +73,22 @@ class HostTiles:
 Cell = tuple[str, tuple[Affine, ...]]
 
 
-def usual_tiles(skew: Skew, size: int, each: float, iterations: int, machine: Machine) -> HostTiles | None:
+def is_shaped(loop: HostLoop, skew: Skew) -> bool:
+    """Whether a domain cuts the positions: in one iteration, there is something to do in some parts only."""
+    programs = (p for p in loop.body if isinstance(p, MdhProgram))
+    return any(
+        k is not None and any(p.hom.dims[k].name in c.names for c in p.hom.domain)
+        for p, k in zip(programs, skew.dims, strict=True)
+    )
+
+
+def usual_tiles(
+    skew: Skew, size: int, each: float, iterations: int, machine: Machine, shaped: bool = False
+) -> HostTiles | None:
     """Tiles whose positions stay in the second cache, or that spare barriers; None: nothing is gained.
 
-    size   positions;  each   bytes that the programs touch per position
+    size   positions;  each   bytes that the programs touch per position;  shaped   see ``is_shaped``: then
+    there are several parts for each thread, handed out in turn
     """
     if size < 2 * machine.cores or iterations < 2:
         return None
@@ -85,8 +98,9 @@ def usual_tiles(skew: Skew, size: int, each: float, iterations: int, machine: Ma
     if fits and size * iterations < _MUCH:
         return None
     widest = -(-size // (2 * machine.cores)) if fits else machine.l2 // 2 // max(each, 1.0)
-    width = int(min(widest, -(-size // machine.cores)))
-    steps = min(iterations, 1 + (width - skew.least_width(1)) // max(1, sum(skew.slopes)))
+    width = int(min(widest, -(-size // (machine.cores * (_PARTS if shaped else 1)))))
+    most = width // 2 if shaped else width
+    steps = min(iterations, 1 + (most - skew.least_width(1)) // max(1, sum(skew.slopes)))
     return HostTiles(skew, width, steps) if steps >= (_MANY if fits else _FEWEST) else None
 
 

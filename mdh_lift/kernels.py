@@ -16,7 +16,7 @@ from lifter.lift import FinalIterator, LiftedNest
 from lowering.cost import default_point, estimate
 from lowering.delayed import delayed
 from lowering.facts import facts
-from lowering.host_tiles import HostTiles, skew_of, usual_tiles
+from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_tiles
 from lowering.machine import Machine, this_machine
 from lowering.parameters import Configuration
 from lowering.point import Point, configuration_at, round_up, tile_of
@@ -107,7 +107,9 @@ class Plan:
                     for b, size in bytes_of(facts(p, n)).items():
                         touched[b] = max(touched.get(b, 0.0), size)
                 each = sum(touched.values()) / max(1, *cut)
-                tiles = usual_tiles(skew, max(cut), each, times, self.machine)
+                tiles = usual_tiles(
+                    skew, max(cut), each, times, self.machine, is_shaped(loop, skew)
+                )
             found.append(tiles)
         return found
 

@@ -20,6 +20,7 @@ from lifter.lift import LiftedNest, lift
 from lifter.run_nest import run_nest
 from lowering.cost import default_point
 from lowering.domains import classify
+from lowering.facts import facts, vector_candidates
 from lowering.lower import ScanNest, lower
 from lowering.machine import GENERIC, OPENMP, OPENMP_L3_SIMD, OPENMP_REG_SIMD, SystemModel
 from lowering.parameters import make, random_configuration
@@ -30,7 +31,7 @@ from mdh_core.expr import FLOAT, INT32, INT64, UINT64, Affine
 from mdh_core.interpreter import integers, run
 from mdh_core.ir import MdhProgram
 from mdh_core.source import SourceFile
-from tests.catalogue import CATALOGUE, EVERYTHING, program, small_params, x
+from tests.catalogue import CATALOGUE, EVERYTHING, binary, product, program, small_params, x
 from tests.emitted import FLAGS, Case, check, with_constant_sizes, with_extents
 from tests.strategies import buffers_for, copy_of, programs, sizes_for
 
@@ -295,6 +296,34 @@ def test_operands_that_slide(tmp_path: Path) -> None:
             assert ("MDH_KEEP(in" in text) == (fp == "fast"), fp
     check(cases, tmp_path, flags=WIDE)
     check(cases, tmp_path, flags=SANITIZERS)
+
+
+BACKWARDS = (
+    product("dot_backwards", "k:K", "pw", "A[K - k - 1]", "B[k]", "C[]"),
+    product("both_backwards", "k:K", "pw", "A[K - k]", "B[K - k - 1]", "C[]"),
+    product("rows_backwards", "i:I k:K", "cc pw", "M[i, K - k - 1]", "v[k]", "w[i]"),
+    program("map_backwards", "i:N", "cc", {"I": FLOAT, "O": FLOAT}, "I[i] I[N - i - 1]", "O[i]", (binary("-", x(0), x(1)),)),
+)
+
+
+@pytest.mark.parametrize("p", BACKWARDS, ids=lambda p: p.name)
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_operands_that_run_backwards(p: MdhProgram, compiler: str, tmp_path: Path) -> None:
+    """Vectors of them are loaded and turned around; none is refused vectors for it."""
+    rng = random.Random(p.name)
+    last = p.hom.dims[-1].name
+    assert vector_candidates(facts(p, {d.name: 100 for d in p.hom.dims}))[0] == last
+    cases, vectors = [], 0
+    for n in (0, 1, 7, 16, 17, 33, 70, 131):
+        for kind in ("default", "space"):
+            sizes = {d: n if d != "I" else 5 + n % 7 for d in ("I", "K", "N") if any(q.name == d for q in p.params)}
+            case, expected = _case(p, rng, kind, sizes)
+            cases.append((case, expected))
+            text = emit_openmp(KernelRequest("k", "n", (case.program,), (case.configuration,), GENERIC)).text
+            vectors += "vector_size" in text
+    assert vectors > 1
+    check(cases, tmp_path, compiler=compiler, flags=WIDE)
+    check(cases, tmp_path, compiler=compiler, flags=SANITIZERS)
 
 
 TICKET = program("ticket", "i:N j:N", "cc cc", {"O": INT32, "I": INT32}, "I[i, j]", "O[i, j]", (x(0, INT32),), domain="j < i")
