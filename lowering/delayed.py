@@ -27,7 +27,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.host_tiles import cells_touched
-from lowering.programs import Rows, marked, points, with_values
+from lowering.programs import Rows, assumes, marked, points, with_values
 from mdh_core.combine import CC, CombineOp, scalar_operator
 from mdh_core.expr import (
     INT64,
@@ -65,6 +65,8 @@ def delayed(loop: HostLoop, block: int, taken: Collection[str]) -> HostLoop | No
     """
     programs = [s for s in loop.body if isinstance(s, MdhProgram)]
     if len(programs) != len(loop.body) or loop.size.step != 1 or block < 2:
+        return None
+    if assumes(programs, {loop.iterator}):
         return None
     for number in range(len(programs)):
         waiting = _waiting(programs, number, loop)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from mdh_core.expr import Affine, Expr, Var, affine_expr, map_stmts, rewrite
-from mdh_core.ir import Access, Dim, MdhProgram, Size
+from mdh_core.ir import Access, Dim, MdhProgram, Size, Step, programs_of
 from mdh_core.polytope import rows_of
 
 Rows = list[Affine]
@@ -25,6 +25,11 @@ def points(p: MdhProgram, names: Mapping[str, Affine], dims: Collection[str] | N
         i = Affine.of(d.name)
         rows += [i, d.size.span - 1 - i * d.size.step]
     return [r.substitute(dict(names)) for r in rows]
+
+
+def assumes(steps: Iterable[Step], names: Collection[str]) -> bool:
+    """Whether what is assumed at run time depends on one of the iterators: then they must stay."""
+    return any(a.names & set(names) for p in programs_of(steps) for a in p.assumptions)
 
 
 def with_values(p: MdhProgram, values: Mapping[str, Affine]) -> MdhProgram:

@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.host_tiles import cells_touched
-from lowering.programs import Rows, marked, points, renamed, with_values
+from lowering.programs import Rows, assumes, marked, points, renamed, with_values
 from mdh_core.combine import CC
 from mdh_core.expr import (
     INT64,
@@ -67,6 +67,8 @@ def right_looking(outer: HostLoop, taken: Collection[str]) -> HostLoop | None:
         return None
     inner, *after = outer.body
     assert isinstance(inner, HostLoop)
+    if assumes(outer.body, {outer.iterator, inner.iterator}):
+        return None
     names = _Names({*taken, outer.iterator, inner.iterator, *_names_in(outer)})
     found = pushed(inner, names)
     for p in after:
@@ -356,6 +358,15 @@ def _merged(p: MdhProgram, q: MdhProgram) -> MdhProgram | None:
 
     if rewrite(q.hom.scalar.results[0], renumbered) != moved.hom.scalar.results[0]:
         return None
+    here, there = marked(p, ""), marked(q, "'")
+    # both read before they store
+    for x, written, names, others in ((p, b, here, there), (q, a, there, here)):
+        for access in x.inp.accesses:
+            if access.buffer == written.buffer:
+                rows = [*points(p, here), *points(q, there)]
+                read = [i.substitute(names) for i in access.index]
+                if not certainly_empty([*rows, *_same(read, [i.substitute(others) for i in written.index])]):
+                    return None
     hom = replace(p.hom, dims=(Dim(d.name, Size(d.size.span + e.size.span)),))
     params = tuple(dict.fromkeys((*p.params, *q.params)))
     return replace(p, hom=hom, params=params)

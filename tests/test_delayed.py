@@ -107,6 +107,13 @@ def test_what_is_used_does_not_wait(name: str) -> None:
     assert in_blocks(nest_of(STAY[name]), 3) is None
 
 
+def test_updates_are_not_rounded_less() -> None:
+    """A cell in single precision that is updated in double precision is rounded in every iteration."""
+    text = "void f(int n, float A[n][n], double B[n][n])\n{\n#pragma mdh\n" + PUSHED + "\n}\n"
+    nest = lifted(text)
+    assert nest.status == "lifted" and in_blocks(nest, 3) is None
+
+
 def test_random_updates(trials: int = 36) -> None:
     """Whatever is said to wait may wait: updates with random ranges, operands and neighbours."""
     rng = random.Random(5)

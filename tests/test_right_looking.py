@@ -87,6 +87,13 @@ def test_other_loops_stay(name: str) -> None:
     assert nest.status == "lifted" and turned(nest) is None
 
 
+def test_sums_are_not_rounded_in_between() -> None:
+    """A sum in double precision that is stored in single precision is stored once."""
+    text = f"void f(int n, float A[n][n], double B[n][n])\n{{\n#pragma mdh\n{DOOLITTLE}\n}}\n"
+    nest = lifted(text)
+    assert nest.status == "lifted" and turned(nest) is None
+
+
 def test_random_sums(trials: int = 25) -> None:
     """Whatever is turned may be turned: random operands, cells and second parts."""
     rng = random.Random(3)
