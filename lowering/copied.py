@@ -22,7 +22,7 @@ from mdh_core.expr import (
     ScalarType,
     Unary,
     Var,
-    map_children,
+    children,
     rewrite,
     walk,
 )
@@ -52,7 +52,7 @@ def _largest(e: Expr, access: int, dims: set[str]) -> list[Expr]:
     """The largest expressions inside of ``e`` that contain the operand and no other, nor an index."""
     if _is_of_one(e, access, dims):
         return [e] if any(isinstance(n, Operand) for n in walk(e)) else []
-    return [x for child in _children(e) for x in _largest(child, access, dims)]
+    return [x for child in children(e) for x in _largest(child, access, dims)]
 
 
 def _is_of_one(e: Expr, access: int, dims: set[str]) -> bool:
@@ -72,17 +72,6 @@ def _is_of_one(e: Expr, access: int, dims: set[str]) -> bool:
 
 def _is_float(e: Expr) -> bool:
     return isinstance(e.type, ScalarType) and e.type.is_float
-
-
-def _children(e: Expr) -> list[Expr]:
-    found: list[Expr] = []
-
-    def note(child: Expr) -> Expr:
-        found.append(child)
-        return child
-
-    map_children(e, note)
-    return found
 
 
 def with_copied_values(program: MdhProgram, buffers: Iterable[str]) -> MdhProgram:

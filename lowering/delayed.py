@@ -22,12 +22,11 @@ Both are shown for all sizes and parameters (``certainly_empty``), or nothing is
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.host_tiles import cells_touched
-from lowering.programs import Rows, assumes, marked, points, with_values
+from lowering.programs import Rows, assumes, fresh, marked, places, points, same, with_values
 from mdh_core.combine import CC, CombineOp, scalar_operator
 from mdh_core.expr import (
     INT64,
@@ -119,14 +118,14 @@ class _Waiting:
         for k, (p, cells) in enumerate(zip(self.programs, touched, strict=True)):
             if cells is None:
                 return False
-            space = points(p, marked(p, "'") | {t: here})
+            there = marked(p, "'") | {t: here}
             for name, index in cells:
                 if name != buffer or (k == self.number and index == own.index):
                     continue
-                moved = [x.substitute(marked(p, "'") | {t: here}) for x in index]
-                if len(moved) != len(self.axes):
-                    return False
-                if not certainly_empty([*ends, *space, *self._in_rest(moved, start + block - 1)]):
+                moved = [x.substitute(there) for x in index]
+                if not certainly_empty(
+                    [*ends, *places(p, there, index), *self._in_rest(moved, start + block - 1)]
+                ):
                     return False
         names = marked(self.update, "") | {t: here}
         mine = points(self.update, names)
@@ -142,8 +141,8 @@ class _Waiting:
                     if s.buffer != name:
                         continue
                     written = [x.substitute(there) for x in s.index]
-                    same = [r for a, b in zip(read, written, strict=True) for r in (a - b, b - a)]
-                    if not certainly_empty([*ends, *mine, *points(p, there), *same, after]):
+                    storing = [*places(p, there, s.index), *same(read, written)]
+                    if not certainly_empty([*ends, *mine, *storing, after]):
                         return False
         return True
 
@@ -224,7 +223,7 @@ class _Blocked:
         t, used = waiting.loop.iterator, {waiting.loop.iterator, *taken}
         for p in waiting.programs:
             used |= {d.name for d in p.hom.dims} | {x.name for x in p.params} | {b.name for b in p.buffers}
-        self.outer, self.inner, self.reduced = itertools.islice(_fresh(t, used), 3)
+        self.outer, self.inner, self.reduced = (fresh(f"{t}_{x}", used) for x in ("block", "step", "part"))
         self.start = Affine.of(self.outer, block)
         self.now = self.start + Affine.of(self.inner)
         self.known = [Affine.of(self.outer), Affine.of(self.inner), Affine.of(self.inner, -1) + (block - 1)]
@@ -233,7 +232,7 @@ class _Blocked:
         loop = self.w.loop
         body: list[Step] = []
         for k, p in enumerate(self.w.programs):
-            parts = self._outside() if k == self.w.number else [_substituted(p, loop.iterator, self.now)]
+            parts = self._outside() if k == self.w.number else [with_values(p, {loop.iterator: self.now})]
             for part in parts:
                 step = self._until_the_end(part)
                 if step is None:
@@ -271,7 +270,7 @@ class _Blocked:
     def _outside(self) -> Iterator[MdhProgram]:
         """U over the cells of one iteration outside of R: below R in an axis, within R in all before it."""
         u, t = self.w.update, self.w.loop.iterator
-        here = _substituted(u, t, self.now)
+        here = with_values(u, {t: self.now})
         for k, axis in enumerate(self.w.axes):
             moved: dict[str, Affine] = {}
             sizes = {d.name: d.size for d in here.hom.dims}
@@ -297,7 +296,7 @@ class _Blocked:
         """U over R, all iterations of the block at once: a reduction that begins with what the cells hold."""
         u, t = self.w.update, self.w.loop.iterator
         now = self.start + Affine.of(self.reduced)
-        here = _substituted(u, t, now)
+        here = with_values(u, {t: now})
         moved, sizes = {}, {}
         for axis, (lower, end) in zip(self.w.axes, self._bounds(), strict=True):
             moved[axis.dim] = Affine.of(axis.dim) + lower - axis.first.substitute({t: now})
@@ -340,17 +339,3 @@ class _Blocked:
         if isinstance(e, Operand) and e.access > self.w.operand:
             return replace(e, access=e.access - 1)
         return None
-
-
-def _fresh(t: str, used: Collection[str]) -> Iterator[str]:
-    """New names: of the block, of the iteration in it, of the reduced dimension."""
-    for word in ("block", "step", "part"):
-        yield next(
-            n
-            for n in itertools.chain([f"{t}_{word}"], (f"{t}_{word}{k}" for k in itertools.count(2)))
-            if n not in used
-        )
-
-
-def _substituted(p: MdhProgram, name: str, value: Affine) -> MdhProgram:
-    return with_values(p, {name: value})

@@ -24,9 +24,10 @@ from dataclasses import dataclass
 
 from lowering.histogram import one_hot
 from lowering.machine import Machine
+from lowering.programs import places
 from mdh_core.expr import Affine, Expr, Load, as_affine, stmt_exprs, walk
 from mdh_core.ir import HostLoop, MdhProgram
-from mdh_core.polytope import project, rows_of
+from mdh_core.polytope import project
 
 _INDEPENDENT = 64  # positions of a part in which nothing travels: whole lines that stay in the first cache
 _FEWEST = 3  # iterations of a block that are worth two more barriers
@@ -240,10 +241,10 @@ class _Pair:
         None: there is no bound.
         """
         t, u = self.left[iterator], self.right[iterator]
-        rows = [*_space(programs[self.a], self.left), *_space(programs[self.b], self.right)]
+        rows = places(programs[self.a], self.left, self.x) + places(programs[self.b], self.right, self.y)
         for i, j in zip(self.x, self.y, strict=True):
-            same = i.substitute(self.left) - j.substitute(self.right)
-            rows += [same, -same]
+            distance = i.substitute(self.left) - j.substitute(self.right)
+            rows += [distance, -distance]
         d, e = dims[self.a], dims[self.b]
         here = self.left[d] if d is not None else Affine()
         there = self.right[e] if e is not None else Affine()
@@ -269,12 +270,3 @@ class _Pair:
 def _names(p: MdhProgram, loop: HostLoop, mark: str) -> dict[str, Affine]:
     own = [d.name for d in p.hom.dims] + [loop.iterator]
     return {n: Affine.of(f"{n}:{mark}") for n in own}
-
-
-def _space(p: MdhProgram, names: dict[str, Affine]) -> list[Affine]:
-    """The program's points, as rows over the new names."""
-    rows = rows_of(p.hom.domain)
-    for d in p.hom.dims:
-        i = Affine.of(d.name)
-        rows += [i, d.size.span - 1 - i * d.size.step]
-    return [r.substitute(names) for r in rows]

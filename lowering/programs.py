@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mdh_core.expr import Affine, Expr, Var, affine_expr, map_stmts, rewrite
@@ -25,6 +26,28 @@ def points(p: MdhProgram, names: Mapping[str, Affine], dims: Collection[str] | N
         i = Affine.of(d.name)
         rows += [i, d.size.span - 1 - i * d.size.step]
     return [r.substitute(dict(names)) for r in rows]
+
+
+def places(p: MdhProgram, names: Mapping[str, Affine], index: Sequence[Affine]) -> Rows:
+    """The points at which a cell with this index is read or written, at most.
+
+    Where a reduction is empty, its cells are stored all the same, and what these begin with is read: reduced
+    dimensions that the index does not mention say nothing.
+    """
+    used = {n for a in index for n in a.names}
+    reduced = {d.name for d in p.hom.dims_of("pw")} - used
+    return points(p, names, {d.name for d in p.hom.dims} - reduced)
+
+
+def same(a: Sequence[Affine], b: Sequence[Affine]) -> Rows:
+    """Two indices are equal."""
+    return [r for x, y in zip(a, b, strict=True) for r in (x - y, y - x)]
+
+
+def fresh(wish: str, used: Collection[str]) -> str:
+    """A name like the one wished for that is not used."""
+    more = (f"{wish}_{k}" for k in itertools.count(2))
+    return next(n for n in itertools.chain([wish], more) if n not in used)
 
 
 def assumes(steps: Iterable[Step], names: Collection[str]) -> bool:

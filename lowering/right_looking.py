@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.host_tiles import cells_touched
-from lowering.programs import Rows, assumes, marked, points, renamed, with_values
+from lowering.programs import Rows, assumes, fresh, marked, points, renamed, same, with_values
 from mdh_core.combine import CC
 from mdh_core.expr import (
     INT64,
@@ -69,27 +69,13 @@ def right_looking(outer: HostLoop, taken: Collection[str]) -> HostLoop | None:
     assert isinstance(inner, HostLoop)
     if assumes(outer.body, {outer.iterator, inner.iterator}):
         return None
-    names = _Names({*taken, outer.iterator, inner.iterator, *_names_in(outer)})
-    found = pushed(inner, names)
+    used = {*taken, outer.iterator, inner.iterator, *_names_in(outer)}
+    found = pushed(inner, used)
     for p in after:
         if found is None or not isinstance(p, MdhProgram):
             return None
-        found = joined(found, p, names)
+        found = joined(found, p, used)
     return None if found is None else interchanged(outer, found)
-
-
-class _Names:
-    def __init__(self, used: set[str]) -> None:
-        self.used = used
-
-    def new(self, wish: str) -> str:
-        name = next(
-            n
-            for n in itertools.chain([wish], (f"{wish}_{k}" for k in itertools.count(2)))
-            if n not in self.used
-        )
-        self.used.add(name)
-        return name
 
 
 def _names_in(loop: HostLoop) -> Iterator[str]:
@@ -217,7 +203,7 @@ def _update(
 # --------------------------------------------------------------------------- pushed
 
 
-def pushed(loop: HostLoop, names: _Names) -> HostLoop | None:
+def pushed(loop: HostLoop, used: set[str]) -> HostLoop | None:
     """One program that sums over all iterations before its own: each iteration adds to the later ones."""
     t, whole = loop.iterator, loop.size.span
     if len(loop.body) != 1 or not isinstance(loop.body[0], MdhProgram) or loop.size.step != 1:
@@ -227,7 +213,8 @@ def pushed(loop: HostLoop, names: _Names) -> HostLoop | None:
         return None
     if not _reads_the_same_if_pushed(s, loop):
         return None
-    later = names.new(s.reduced)
+    later = fresh(s.reduced, used)
+    used.add(later)
     dims = (Dim(later, Size(whole - Affine.of(t) - 1)), *s.others)
     values = {s.reduced: Affine.of(t), t: Affine.of(later) + Affine.of(t) + 1}
     finish, push = _finish(s), _addition(s, values, dims)
@@ -253,7 +240,7 @@ def _reads_the_same_if_pushed(s: _Sum, loop: HostLoop) -> bool:
         own = index == s.store.index
         until = now - other - (1 if own else 0)
         positions = _positions(p, s, there) if own or index in _in_epilogue(s) else others
-        if not certainly_empty([*inside, *mine, *positions, *_same(cell, read), until]):
+        if not certainly_empty([*inside, *mine, *positions, *same(cell, read), until]):
             return False
     # operands of term k, iteration `now`, are not stored by any iteration after k
     reading = points(p, here)
@@ -263,7 +250,7 @@ def _reads_the_same_if_pushed(s: _Sum, loop: HostLoop) -> bool:
             continue
         read = [x.substitute(here) for x in a.index]
         written = [x.substitute(there) for x in s.store.index]
-        rows = [*inside, *reading, *_positions(p, s, there), *_same(read, written), other - k - 1]
+        rows = [*inside, *reading, *_positions(p, s, there), *same(read, written), other - k - 1]
         if not certainly_empty(rows):
             return False
     return True
@@ -277,18 +264,14 @@ def _positions(p: MdhProgram, s: _Sum, names: Mapping[str, Affine]) -> Rows:
     return points(p, names, {d.name for d in s.others})
 
 
-def _same(a: Sequence[Affine], b: Sequence[Affine]) -> Rows:
-    return [r for x, y in zip(a, b, strict=True) for r in (x - y, y - x)]
-
-
 # --------------------------------------------------------------------------- joined
 
 
-def joined(loop: HostLoop, p: MdhProgram, names: _Names) -> HostLoop | None:
+def joined(loop: HostLoop, p: MdhProgram, used: set[str]) -> HostLoop | None:
     """A sum after a loop, with as many terms as that has iterations: each iteration adds one."""
     t = loop.iterator
     if any(d.name == t for d in p.hom.dims):
-        p = renamed(p, t, names.new(t))
+        p = renamed(p, t, fresh(t, used))
     s = _sum(p, {t})
     if s is None or s.count != loop.size.span or s.store.plain is None or t in _affine_names(p):
         return None
@@ -307,20 +290,20 @@ def joined(loop: HostLoop, p: MdhProgram, names: _Names) -> HostLoop | None:
         for name, index in touched:
             if name == s.store.buffer:
                 rows = [*inside, *_positions(p, s, here), *points(q, there)]
-                if not certainly_empty([*rows, *_same(cell, [x.substitute(there) for x in index])]):
+                if not certainly_empty([*rows, *same(cell, [x.substitute(there) for x in index])]):
                     return None
         for a, written in itertools.product(p.inp.accesses, q.out.stores):
             if a.buffer == written.buffer:
                 rows = [*inside, *points(p, here), *points(q, there), other - k - 1]
                 read = [x.substitute(here) for x in a.index]
-                if not certainly_empty([*rows, *_same(read, [x.substitute(there) for x in written.index])]):
+                if not certainly_empty([*rows, *same(read, [x.substitute(there) for x in written.index])]):
                     return None
     there = marked(p, "'")
     for a in p.inp.accesses:  # nor is a part of a sum
         if a.buffer == s.store.buffer:
             rows = [*points(p, here), *_positions(p, s, there)]
             own_cell = [x.substitute(there) for x in s.store.index]
-            if not certainly_empty([*rows, *_same([x.substitute(here) for x in a.index], own_cell)]):
+            if not certainly_empty([*rows, *same([x.substitute(here) for x in a.index], own_cell)]):
                 return None
     added = _addition(s, {s.reduced: Affine.of(t)}, s.others)
     merged = _merged(own[-1], added)
@@ -365,7 +348,7 @@ def _merged(p: MdhProgram, q: MdhProgram) -> MdhProgram | None:
             if access.buffer == written.buffer:
                 rows = [*points(p, here), *points(q, there)]
                 read = [i.substitute(names) for i in access.index]
-                if not certainly_empty([*rows, *_same(read, [i.substitute(others) for i in written.index])]):
+                if not certainly_empty([*rows, *same(read, [i.substitute(others) for i in written.index])]):
                     return None
     hom = replace(p.hom, dims=(Dim(d.name, Size(d.size.span + e.size.span)),))
     params = tuple(dict.fromkeys((*p.params, *q.params)))
@@ -428,7 +411,7 @@ def _may_be_interchanged(programs: Sequence[MdhProgram], i: str, j: str, whole: 
         for x, y in itertools.product(mine, others):
             if x[0] != y[0] or not (x in stored[0] or y in stored[1]):
                 continue
-            same = _same([n.substitute(first) for n in x[1]], [n.substitute(second) for n in y[1]])
-            if not certainly_empty([*rows, *same]):
+            equal = same([n.substitute(first) for n in x[1]], [n.substitute(second) for n in y[1]])
+            if not certainly_empty([*rows, *equal]):
                 return False
     return True

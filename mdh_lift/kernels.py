@@ -288,15 +288,16 @@ def _in_blocks(lifted: LiftedNest, params: Mapping[str, int]) -> tuple[Step, ...
     taken |= {b.name for b in lifted.temporaries} | iterations.iterators_of(lifted.program)
     steps: list[Step] = []
     for s in lifted.program:
-        times = s.size.evaluate(dict(params)) if isinstance(s, HostLoop) else 0
-        blocked = None
-        if isinstance(s, HostLoop) and times >= _FEWEST_BLOCKS * BLOCK:
-            pays = iterations.points((s,), params) >= _DELAY_PAYS * times
-            turned = right_looking(s, taken) if pays else None
-            blocked = delayed(turned or s, BLOCK, taken) if pays else None
-        steps.append(blocked or s)
+        steps.append(_blocked(s, params, taken) or s if isinstance(s, HostLoop) else s)
         taken |= iterations.iterators_of(steps[-1:])
     return tuple(steps)
+
+
+def _blocked(loop: HostLoop, params: Mapping[str, int], taken: set[str]) -> HostLoop | None:
+    times = loop.size.evaluate(dict(params))
+    if times < _FEWEST_BLOCKS * BLOCK or iterations.points((loop,), params) < _DELAY_PAYS * times:
+        return None
+    return delayed(right_looking(loop, taken) or loop, BLOCK, taken)
 
 
 # --------------------------------------------------------------------------- sizes

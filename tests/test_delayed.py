@@ -61,6 +61,17 @@ STAY = {
         for (int i = k + 1; i < n; i++)
             for (int j = 0; j < n - k; j++)
                 A[i][j] -= B[i][k] * B[k][j];""",
+    "an empty sum is stored in a row that waits": """for (int k = 0; k < n; k++) {
+        for (int i = k + 1; i < n; i++) {
+            double s = 0;
+            for (int j = 0; j < k - n; j++)
+                s += B[j][i];
+            A[n-1][i] = s;
+        }
+        for (int i = k + 1; i < n; i++)
+            for (int j = k + 1; j < n; j++)
+                A[i][j] -= B[i][k] * B[k][j];
+    }""",
     "a sum that no cell dimension ends": """for (int k = 0; k < n; k++) {
         double s = 0;
         for (int i = k; i < n; i++)
