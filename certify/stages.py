@@ -16,7 +16,9 @@ from dataclasses import dataclass
 
 from certify.obligations import Obligation, prove
 from certify.sets import GaveUp, Point, System, at_least, below, equal, find, missing
-from lowering.lower import HistogramNest, Loop, Lowered, Nest, ScanNest, Stage
+from lowering.loops import Loop
+from lowering.lower import HistogramNest, Lowered, Nest, ScanNest, Stage
+from lowering.packs import Pack
 from mdh_core.expr import (
     Affine,
     Binary,
@@ -30,7 +32,7 @@ from mdh_core.expr import (
     variables,
     walk,
 )
-from mdh_core.ir import Dim, MdhProgram, Store, keeps_if_empty
+from mdh_core.ir import Access, Dim, MdhProgram, Store, keeps_if_empty
 
 POINTS = "each point once"
 INDEX_SET = "index set of the program"
@@ -430,6 +432,8 @@ def _packs(nest: Nest, context: System) -> str | None:
                 bad = find([*rows, at_least(apart, extent)])
                 if bad is not None:
                     return f"index {t + 1} of `{pack.buffer}` spans more than {extent}: {shown(bad)}"
+        if pack.strip is not None and (wrong := _strip(nest, pack, accesses, [*context, *v.rows], v)):
+            return wrong
         if program.hom.domain:
             for a in accesses:  # a copy fills boxes: what the domain leaves out is read, too
                 names = [f"@{t}" for t in range(len(a.index))]
@@ -453,6 +457,31 @@ def _packs(nest: Nest, context: System) -> str | None:
                 if bad is not None:
                     return f"a copy reads a cell of `{pack.buffer}` that no point reads: {shown(bad)}"
     return None
+
+
+def _strip(
+    nest: Nest, pack: Pack, accesses: Sequence[Access], rows: Sequence[Constraint], v: Visit
+) -> str | None:
+    """Every tile lies in one strip, and the last coordinate of the copy is the place in it."""
+    assert pack.strip is not None
+    t, width = pack.strip
+    d = nest.loops[-1].dim
+    dims = {x.name for x in nest.program.hom.dims}
+    for a in accesses:
+        ones = [k for k, i in enumerate(a.index) if i.coefficient(d)]
+        if ones != [t] or a.index[t].coefficient(d) != 1 or a.index[t] != accesses[0].index[t]:
+            return f"`{pack.buffer}` has no strips along {d}"
+        if a.index[t].names & dims != {d} or pack.layout[-1] != t:
+            return f"strips of `{pack.buffer}` are not along {d} alone"
+    scope = nest.tile if nest.program.hom.function is None else nest.accumulate
+    offset = {False: Affine(), True: Affine()}  # of the tile in the copy, and in the tile
+    for k, x in enumerate(nest.loops):
+        if x.dim == d and k >= pack.at:
+            offset[k >= scope] += Affine.of(v.coordinates[k], x.size)
+    whole, rest = Affine.of("*strip", width), Affine.of("*rest")
+    between = [at_least(rest, 1), below(rest, Affine.number(width)), equal(offset[False], whole + rest)]
+    bad = find([*rows, *between]) or find([*rows, at_least(offset[True], width)])
+    return None if bad is None else f"a tile reads two strips of `{pack.buffer}`: {shown(bad)}"
 
 
 # --------------------------------------------------------------------------- results

@@ -19,7 +19,8 @@ from emit.c_text import c_type, constant
 from emit.domain_text import DomainText
 from emit.kernel_text import Allocation, Context, Lines, product_text
 from lowering.domains import Rows
-from lowering.lower import Loop, Nest, loop_range, size_name
+from lowering.loops import Loop, loop_range, size_name
+from lowering.lower import Nest
 from mdh_core.combine import CombineFunction
 from mdh_core.expr import (
     INT32,

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 
 from emit.c_text import affine_text
 from lowering.domains import Rows, read_in_boxes
-from lowering.lower import Loop, loop_range, size_name
+from lowering.loops import Loop, loop_range, size_name
 from mdh_core.expr import Affine, Load, stmt_exprs, walk
 from mdh_core.ir import MdhProgram
 from mdh_core.polytope import rows_of

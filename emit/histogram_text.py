@@ -15,7 +15,8 @@ from emit.c_text import affine_text, c_type, constant
 from emit.kernel_text import Context, Lines, repeats_right
 from emit.nest_text import NestText
 from lowering.histogram import Test
-from lowering.lower import HistogramNest, Nest, size_name
+from lowering.loops import size_name
+from lowering.lower import HistogramNest, Nest
 from mdh_core.combine import CombineFunction, neutral
 from mdh_core.expr import INT64, Cast, Expr, Operand, variables, walk
 from mdh_core.ir import Dim

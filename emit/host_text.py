@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from emit.c_text import Printer
 from emit.kernel_text import Context, Lines, Names
-from lowering.lower import size_name
+from lowering.loops import size_name
 from mdh_core.expr import Affine, Declare, Expr, Load, ScalarType, as_affine
 from mdh_core.ir import (
     Buffer,

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from emit.kernel_text import Lines, Names
 from lowering.host_tiles import HostTiles, is_shaped
-from lowering.lower import size_name
+from lowering.loops import size_name
 from mdh_core.expr import INT64, Affine, Binary, Expr, Var, map_stmts, rewrite
 from mdh_core.ir import Dim, HostLoop, MdhProgram, Param, Size
 

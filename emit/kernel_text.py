@@ -87,6 +87,20 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
+class Strip:
+    """A coordinate of a copy that is cut into strips, one for each tile in ``dim``.
+
+    first   text of the index in ``dim`` at which the copy begins
+    pitch   elements of the copy per element of ``dim``, from strip to strip
+    """
+
+    coordinate: int
+    dim: str
+    first: str
+    pitch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where a buffer's cells are: ``name[linear(index - base)]`` with strides.
 
@@ -96,6 +110,7 @@ class Place:
     name: str
     strides: tuple[int | str, ...]
     base: tuple[str, ...] = ()  # texts subtracted from the indices; empty: none
+    strip: Strip | None = None
 
 
 def vector_store(vector: str, place: str, value: str, mask: str | None) -> str:
@@ -132,6 +147,8 @@ class Context:
     results: dict[int, str] = field(default_factory=dict)  # component -> text
     allocations: list[Allocation] = field(default_factory=list)
     cache: int | None = None  # bytes from which on arrays do not stay in the caches
+    # dimension -> of the tile that is being written: which strip is its own, and the strip's first index
+    tiles: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     # ------------------------------------------------------------------ places
 
@@ -167,6 +184,9 @@ class Context:
         for t, a in enumerate(index):
             stride = place.strides[t]
             base = place.base[t] if place.base else ""
+            if place.strip is not None and place.strip.coordinate == t:
+                texts += self._in_strip(place.strip, stride)
+                continue
             if isinstance(stride, int):
                 constant_part += a.const * stride
                 a = Affine(a.terms)
@@ -176,9 +196,21 @@ class Context:
         linear = " + ".join(texts).replace("+ -", "- ") or "0"
         return f"{place.name}[{linear}]"
 
+    def _in_strip(self, strip: Strip, stride: int | str) -> list[str]:
+        """Where the strip of the current tile begins, and the place in it."""
+        own, start = self.tiles.get(strip.dim, (self.at[strip.dim],)*2)
+        return [
+            *self._times(own, strip.pitch, strip.first),
+            *self._times(self.at[strip.dim], stride, start),
+        ]
+
     def _term(self, a: Affine, stride: int | str, base: str) -> list[str]:
         """One dimension's share of a linear index."""
-        inner = affine_text(a, self.at)
+        return self._times(affine_text(a, self.at), stride, base)
+
+    @staticmethod
+    def _times(inner: str, stride: int | str, base: str) -> list[str]:
+        """``(inner - base)*stride``, as a list that is empty where this is 0."""
         if base and base != "0":
             if inner == base:
                 return []

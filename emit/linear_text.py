@@ -22,7 +22,8 @@ from __future__ import annotations
 from emit.c_text import c_type, constant
 from emit.kernel_text import Allocation, Context, Lines
 from emit.scan_text import CHAINS, ScanText
-from lowering.lower import ScanNest, size_name
+from lowering.loops import size_name
+from lowering.lower import ScanNest
 from mdh_core.expr import ScalarType
 
 SMALLEST = {32: 2.0**-126, 64: 2.0**-1022}  # normal numbers

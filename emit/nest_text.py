@@ -22,7 +22,6 @@ initial value, the last one is followed by the epilogue (or a finishing pass doe
 
 from __future__ import annotations
 
-import functools
 import math
 from contextlib import ExitStack
 
@@ -30,18 +29,17 @@ from emit.c_text import c_type
 from emit.kernel_text import (
     Context,
     Lines,
-    Place,
     Vectors,
 )
-from emit.packs_text import PacksText, layout_strides
+from emit.packs_text import PacksText
 from emit.tile_text import Tile
-from lowering.lower import Loop, Nest, loop_range, size_name
+from lowering.loops import Loop, loop_range, size_name
+from lowering.lower import Nest
 from mdh_core.expr import (
     Call,
     straight_line,
     walk,
 )
-from mdh_core.ir import read_buffers
 
 PARALLEL_WORK = 1 << 15  # points below which threads cost more than they bring
 
@@ -54,6 +52,7 @@ class NestText(PacksText):
         self.began: dict[str, str] = {}  # where a thread's share of a dimension begins
         # dimensions whose tile was moved back to be whole: where its own cells begin
         self.moved: dict[str, str] = {}
+        self.moved_to: dict[str, str] = {}  # and where the tile begins instead
         self.fitting: set[str] = set()  # dimensions that are known to be as long as a tile
         # a cell to which nothing contributes is stored all the same: by the local tile
         self.outer_rows = self.domain.positions if nest.results == "direct" else self.domain.rows
@@ -262,43 +261,6 @@ class NestText(PacksText):
 
     # ------------------------------------------------------------------ tiles on the border
 
-    def _is_moved(self, k: int) -> bool:
-        """Whether loop ``k`` is the last over a dimension before the tile, and its last tile is moved back.
-
-        The tile then reads operands of cells that are not its own, which exist, and does not store these.
-        """
-        loop, inner = self.nest.loops[k], self.nest.loops[self.scope :]
-        own = [x for x in inner if x.dim == loop.dim]
-        return (
-            self._moves_tiles
-            and k < self.scope
-            and loop.dim in self.concatenated
-            and bool(own)
-            and all(x.dim != loop.dim for x in self.nest.loops[k + 1 : self.scope])
-            and loop.size == loop_range(own, loop.dim) == math.prod(x.count or 0 for x in own) > 1
-            and not self.whole(loop, loop.size)
-        )
-
-    @functools.cached_property
-    def _moves_tiles(self) -> bool:
-        inner = self.nest.loops[self.scope :]
-        return (
-            self.function is not None
-            and not self.domain.rows
-            and not self._keeps_order
-            and not self._may_repeat_points()
-            and self._has_vectors_of_copies(inner)
-        )
-
-    def _has_vectors_of_copies(self, inner: tuple[Loop, ...]) -> bool:
-        """Whether the tile has a vector form where all copies are in place, asked before they are."""
-        before = dict(self.context.places)
-        for pack in self.nest.packs:
-            self.context.places[pack.buffer] = Place(pack.buffer, layout_strides(pack), ())
-        found = self._has_vectors(inner)
-        self.context.places = before
-        return found
-
     def _move(self, k: int) -> None:
         """A tile that would be clipped begins earlier, but not before what copies of inputs hold."""
         loop = self.nest.loops[k]
@@ -308,7 +270,7 @@ class NestText(PacksText):
         last = f"{n} - {loop.size}"
         last = f"({last} > {least} ? {last} : {least})"
         self.out.add(f"const long {start} = {own} + {loop.size} <= {n} ? {own} : {last};")
-        self.moved[d], self.context.at[d] = own, start
+        self.moved[d], self.moved_to[d], self.context.at[d] = own, start, start
         if least == "0" and (self.program.dim(d).size.constant or 0) >= loop.size:
             self.fitting.add(d)
 
@@ -440,15 +402,6 @@ class NestText(PacksText):
         self.out.middle(f"}} else if ({condition}) {{" if condition else "} else {")
         Tile(self, inner, True, vectors, guard=[r for r in readable if r.names & reduced]).write()
         return condition is None
-
-    def _may_repeat_points(self) -> bool:
-        """Whether computing a cell twice changes nothing: at one visit, and nothing written is read."""
-        program = self.program
-        if self.nest.results != "direct" or any(s.at_last for s in program.out.stores):
-            return False
-        if self.nest.packs:  # copies hold what the tile reads where it stands
-            return False
-        return not {s.buffer for s in program.out.stores} & read_buffers(program)
 
     def _shifted_tile(self, inner: tuple[Loop, ...], tiled: list[Loop], vectors: Vectors | None) -> None:
         """The last tile of a row is moved back to be whole, over cells that this thread computed before."""

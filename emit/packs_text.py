@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from contextlib import ExitStack
 from dataclasses import replace
 
 from emit.c_text import affine_text, c_type
-from emit.kernel_text import Allocation, Context, Lines, Place
+from emit.kernel_text import Allocation, Context, Lines, Place, Strip
 from emit.vectors_text import VectorsText
 from lowering.copied import copied_value, with_copied_values
-from lowering.lower import Loop, Nest, Pack, loop_range, size_name
+from lowering.loops import Loop, loop_range, size_name
+from lowering.lower import Nest
+from lowering.packs import Pack
 from mdh_core.expr import Affine
-from mdh_core.ir import Access, InputView
+from mdh_core.ir import Access, InputView, read_buffers
 
 
 def layout_strides(pack: Pack) -> tuple[int, ...]:
-    """Elements between neighbours of a copy, per dimension of the buffer."""
+    """Elements between neighbours of a copy, inside of a strip, per dimension of the buffer."""
     strides, cells = [0] * len(pack.extents), 1
     for position in reversed(pack.layout):
         strides[position] = cells
-        cells *= pack.extents[position]
+        is_cut = pack.strip is not None and position == pack.strip[0]
+        cells *= pack.strip[1] if is_cut and pack.strip is not None else pack.extents[position]
     return tuple(strides)
 
 
@@ -43,43 +47,127 @@ class PacksText(VectorsText):
         context, out = self.context, self.out
         accesses = [a for a in self.program.inp.accesses if a.buffer == pack.buffer]
         inner = self.nest.loops[pack.at :]
-        name = context.names.new(f"{pack.buffer}_tile")
-        t = self.program.buffer(pack.buffer).type
-        strides, cells = layout_strides(pack), math.prod(pack.extents)
-        if pack.at >= self.nest.threads[1] > self.nest.threads[0] or cells * t.size <= 1 << 14:
-            out.add(f"{c_type(t)} {name}[{cells}] __attribute__((aligned(64)));")
-        else:
-            context.allocations.append(Allocation(name, c_type(t), str(cells)))
+        name = self._memory(pack)
         bases, lengths = [], []
         for d in range(len(pack.extents)):
             base, length = self._box(accesses, d, inner)
             bases.append(base)
             lengths.append(length)
-        source, target = context.place(pack.buffer), Place(name, strides, tuple(bases))
+        target = Place(name, layout_strides(pack), tuple(bases))
         variables = [context.names.new(f"c{d}") for d in range(len(pack.extents))]
         shared = pack.at < self.nest.threads[0]
         with ExitStack() as loops:
             if shared:
                 out.add("#pragma omp parallel for schedule(static)")
+            if pack.strip is None:
+                self._copy_box(pack, target, bases, lengths, variables)
+            else:
+                target = self._copy_strips(pack, target, bases, lengths, variables, loops)
+        context.places[pack.buffer] = target
+        used = {n for a in accesses for x in a.index for n in x.names}
+        cut = {target.strip.dim} if target.strip is not None else set()
+        self.packed_from |= {d: self.context.at[d] for d in (used & self.concatenated) - cut}
+
+    def _memory(self, pack: Pack) -> str:
+        """Declares the copy: on the stack of its thread, or on the heap; its name."""
+        context, out, name = self.context, self.out, self.context.names.new(f"{pack.buffer}_tile")
+        t = self.program.buffer(pack.buffer).type
+        private = pack.at >= self.nest.threads[1] > self.nest.threads[0]
+        if not pack.heap and (private or pack.cells * t.size <= 1 << 14):
+            out.add(f"{c_type(t)} {name}[{pack.cells}] __attribute__((aligned(64)));")
+            return name
+        memory, line = context.names.new(f"{pack.buffer}_memory"), 64 // t.size
+        each = (-(-pack.cells // line) + 1) * line  # a whole number of lines, and one to begin at one
+        aligned = f"({c_type(t)} *)(((__UINTPTR_TYPE__){memory} + 63) & -64)"
+        aligned += f" + {each}L*MDH_THREAD" if private else ""
+        count = f"{each}L*MDH_THREADS" if private else str(each)
+        context.allocations.append(Allocation(memory, c_type(t), count))
+        out.add(f"{c_type(t)} *const __restrict {name} = {aligned};")
+        return name
+
+    def _copy_box(
+        self, pack: Pack, target: Place, bases: list[str], lengths: list[str], variables: list[str]
+    ) -> None:
+        with ExitStack() as loops:
             for position in pack.layout:
                 v = variables[position]
                 head = f"for (long {v} = 0; {v} < {lengths[position]}; {v}++)"
-                loops.enter_context(out.block(head))
-            here = Context(self.program, context.names, {v: v for v in variables})
-            here.places = {pack.buffer: replace(target, base=())}
-            index = tuple(Affine.of(v) for v in variables)
-            # each operand of the buffer is the element that is copied
-            view = tuple(replace(a, index=index) if a.buffer == pack.buffer else a
-                         for a in self.program.inp.accesses)  # fmt: skip
-            there = Context(replace(self.program, inp=InputView(view)), context.names, {})
-            there.places = {pack.buffer: source}
-            there.at = {v: v if b == "0" else f"{b} + {v}" for v, b in zip(variables, bases, strict=True)}
-            value = self.copied_values[pack.buffer]
-            text = there.subscript(pack.buffer, index) if value is None else there.scalar(value, 0)
-            out.add(f"{here.subscript(pack.buffer, index)} = {text};")
-        context.places[pack.buffer] = target
-        used = {n for a in accesses for x in a.index for n in x.names}
-        self.packed_from |= {d: self.context.at[d] for d in used & self.concatenated}
+                loops.enter_context(self.out.block(head))
+            at = {v: v if b == "0" else f"{b} + {v}" for v, b in zip(variables, bases, strict=True)}
+            self._copy_cell(pack, replace(target, base=()), {v: v for v in variables}, at, variables)
+
+    def _copy_strips(
+        self,
+        pack: Pack,
+        target: Place,
+        bases: list[str],
+        lengths: list[str],
+        variables: list[str],
+        loops: ExitStack,
+    ) -> Place:
+        """Strip by strip; the last one lies where its tile will (see ``NestText._move``)."""
+        assert pack.strip is not None
+        t, width = pack.strip
+        names, out, d = self.context.names, self.out, self.nest.loops[-1].dim
+        first, n, known = self.context.at[d], size_name(d), self.program.dim(d).size.constant or 0
+        pitch = pack.cells // (-(-pack.extents[t] // width) * width)
+        s = names.new(f"{d}_s")
+        loops.enter_context(out.block(f"for (long {s} = 0; {s} < {lengths[t]}; {s} += {width})"))
+        start = f"{first} + {s}" if first != "0" else s
+        whole = self.is_moved_back(d)
+        if whole:
+            place, start = start, names.new(f"{d}_start")
+            last = f"{n} - {width}" if known >= width else f"({n} > {width} ? {n} - {width} : 0)"
+            out.add(f"const long {start} = {place} + {width} <= {n} ? {place} : {last};")
+            left = f"{n} < {width} ? {n} : {width}"
+        else:
+            left = f"{lengths[t]} - {s} < {width} ? {lengths[t]} - {s} : {width}"
+        always = known >= width if whole else known > 0 and known % width == 0 and self.ordered(d)
+        at = {v: v if b == "0" else f"{b} + {v}" for v, b in zip(variables, bases, strict=True)}
+        c = variables[t]
+        index = next(a.index[t] for a in self.program.inp.accesses if a.buffer == pack.buffer)
+        at[c] = f"{affine_text(index, self.context.at | {d: start})} + {c}"
+        here = replace(target, base=(), strip=Strip(t, c, "0", pitch))
+
+        def rows(width: str) -> None:
+            with ExitStack() as inner:
+                for position in pack.layout:
+                    v, end = variables[position], width if position == t else lengths[position]
+                    inner.enter_context(out.block(f"for (long {v} = 0; {v} < {end}; {v}++)"))
+                self._copy_cell(pack, here, {v: v for v in variables}, at, variables, {c: (s, "0")})
+
+        if always:
+            rows(str(width))
+        else:  # a constant number is copied in vectors
+            length = names.new(f"{d}_width")
+            out.add(f"const long {length} = {left};")
+            with out.block(f"if ({length} == {width})"):
+                rows(str(width))
+                out.middle("} else {")
+                rows(length)
+        return replace(target, strip=Strip(t, d, first, pitch))
+
+    def _copy_cell(
+        self,
+        pack: Pack,
+        target: Place,
+        here: dict[str, str],
+        at: dict[str, str],
+        variables: list[str],
+        tiles: dict[str, tuple[str, str]] | None = None,
+    ) -> None:
+        """The cell of the copy at ``here`` gets what the buffer has at ``at``."""
+        names, program = self.context.names, self.program
+        index = tuple(Affine.of(v) for v in variables)
+        copy = Context(program, names, here, tiles=tiles or {})
+        copy.places = {pack.buffer: target}
+        # each operand of the buffer is the element that is copied
+        view = tuple(replace(a, index=index) if a.buffer == pack.buffer else a for a in program.inp.accesses)
+        source = Context(replace(program, inp=InputView(view)), names, at)
+        source.places = {pack.buffer: self.context.place(pack.buffer)}
+        value = self.copied_values[pack.buffer]
+        text = source.subscript(pack.buffer, index) if value is None else source.scalar(value, 0)
+        self.out.add(f"{copy.subscript(pack.buffer, index)} = {text};")
 
     def _box(self, accesses: list[Access], d: int, inner: tuple[Loop, ...]) -> tuple[str, str]:
         """First index and number of indices of one buffer dimension, clipped at the sizes."""
@@ -121,3 +209,56 @@ class PacksText(VectorsText):
         total = " + ".join(length) + (f" + {fixed}" if fixed > 0 else f" - {-fixed}" if fixed else "")
         self.out.add(f"const long {length_name} = {total};")
         return base_text, length_name
+
+    # ------------------------------------------------------------------ tiles on the border
+
+    def _is_moved(self, k: int) -> bool:
+        """Whether loop ``k`` is the last over a dimension before the tile, and its last tile is moved back.
+
+        The tile then reads operands of cells that are not its own, which exist, and does not store these.
+        """
+        loop, inner = self.nest.loops[k], self.nest.loops[self.scope :]
+        own = [x for x in inner if x.dim == loop.dim]
+        return (
+            self._moves_tiles
+            and k < self.scope
+            and loop.dim in self.concatenated
+            and bool(own)
+            and all(x.dim != loop.dim for x in self.nest.loops[k + 1 : self.scope])
+            and loop.size == loop_range(own, loop.dim) == math.prod(x.count or 0 for x in own) > 1
+            and not self.whole(loop, loop.size)
+        )
+
+    def is_moved_back(self, dim: str) -> bool:
+        """Whether tiles on the border begin earlier in a dimension."""
+        loops = self.nest.loops[: self.scope]
+        return any(x.dim == dim and self._is_moved(k) for k, x in enumerate(loops))
+
+    @functools.cached_property
+    def _moves_tiles(self) -> bool:
+        inner = self.nest.loops[self.scope :]
+        return (
+            self.function is not None
+            and not self.domain.rows
+            and not self._keeps_order
+            and not self._may_repeat_points()
+            and self._has_vectors_of_copies(inner)
+        )
+
+    def _has_vectors_of_copies(self, inner: tuple[Loop, ...]) -> bool:
+        """Whether the tile has a vector form where all copies are in place, asked before they are."""
+        before = dict(self.context.places)
+        for pack in self.nest.packs:
+            self.context.places[pack.buffer] = Place(pack.buffer, layout_strides(pack), ())
+        found = self._has_vectors(inner)
+        self.context.places = before
+        return found
+
+    def _may_repeat_points(self) -> bool:
+        """Whether computing a cell twice changes nothing: at one visit, and nothing written is read."""
+        program = self.program
+        if self.nest.results != "direct" or any(s.at_last for s in program.out.stores):
+            return False
+        if self.nest.packs:  # copies hold what the tile reads where it stands
+            return False
+        return not {s.buffer for s in program.out.stores} & read_buffers(program)

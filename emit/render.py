@@ -38,7 +38,8 @@ from emit.nest_text import NestText
 from emit.prefix_text import SIZES, shift_macros
 from emit.scan_text import ScanText
 from lowering.host_tiles import HostTiles
-from lowering.lower import HistogramNest, Lowered, Nest, is_linear_recurrence, lower, size_name
+from lowering.loops import size_name
+from lowering.lower import HistogramNest, Lowered, Nest, is_linear_recurrence, lower
 from lowering.machine import Machine
 from lowering.parameters import Configuration
 from mdh_core.combine import CC
@@ -162,6 +163,7 @@ def emit_openmp(request: KernelRequest) -> Kernel:
             keeps=_uses(text, "MDH_KEEP("),
             macros=[x for n in SIZES if _uses(text, f"MDH_LAST_{n}(") for x in shift_macros(n)],
             stores=_uses(text, "MDH_STORE("),
+            threads=_uses(text, "*MDH_THREAD"),
         )
     )
     call = f"{request.name}({', '.join([*map(_argument, params), *(_address(b, written) for b in buffers)])})"

@@ -18,7 +18,8 @@ from emit.cells_text import all_of, when_stored
 from emit.kernel_text import Allocation, Context, Lines, repeats_right
 from emit.nest_text import NestText
 from emit.prefix_text import PrefixText, in_vectors
-from lowering.lower import Nest, ScanNest, size_name
+from lowering.loops import size_name
+from lowering.lower import Nest, ScanNest
 from mdh_core.expr import Call, walk
 from mdh_core.ir import Store, keeps_if_empty
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emit.kernel_text import VectorPrinter
-from lowering.lower import Loop
+from lowering.loops import Loop
 from mdh_core.expr import Operand, ScalarType, variables
 from mdh_core.ir import Access
 

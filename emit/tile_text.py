@@ -23,7 +23,7 @@ from emit.kernel_text import NotVector, VectorPrinter, Vectors, repeats_right
 from emit.masked_text import MaskedText
 from emit.sliding_text import sliding, write_sliding
 from lowering.domains import Rows
-from lowering.lower import Loop
+from lowering.loops import Loop
 from mdh_core.expr import (
     Binary,
     Const,
@@ -63,6 +63,8 @@ class Tile:
         self.out, self.context = nest.out, nest.context
         self.function, self.types = nest.function, nest.types
         self.start = dict(nest.context.at)
+        moved = {d: (at, nest.moved_to[d]) for d, at in nest.moved.items()}
+        self.context.tiles = {d: (at, at) for d, at in self.start.items()} | moved
         tiled = [x for x in inner if x.dim in nest.concatenated]
         self.lanes = inner[-1] if vectors else None
         # axes of the accumulators: the tiled cc loops; vectors of the lanes loop last

@@ -10,7 +10,8 @@ from emit.c_text import c_type
 from emit.cells_text import CellsText
 from emit.kernel_text import Context, Lines, NotVector, VectorPrinter, Vectors, product_text, vector_store
 from emit.masked_text import MaskedText
-from lowering.lower import Loop, Nest, size_name
+from lowering.loops import Loop, size_name
+from lowering.lower import Nest
 from mdh_core.expr import ScalarType, named_values, straight_line
 from mdh_core.ir import Store
 from mdh_core.lanes import has_masked_form, widest

@@ -32,6 +32,7 @@ from lowering.facts import (
 )
 from lowering.histogram import OneHot, one_hot
 from lowering.machine import Machine
+from lowering.packs import PRIVATE_BYTES
 from lowering.parameters import input_buffers, why_not_legal
 from lowering.point import Point, configuration_of, own_values, round_up, tile_of, tile_order
 from lowering.traffic import moved, uses
@@ -540,7 +541,7 @@ def _pack(f: Facts, machine: Machine, point: Point, buffer: str) -> float | None
             step = block if choice == "block" or d in inside else tile_of(point, d)
             elements *= -(-n // max(1, step))
     copied = (b for b in input_buffers(f.program) if point.get(f"pack_{b}", "no") != "no")
-    fits = sum(_box(f, point, b) for b in copied) <= machine.stack
+    fits = sum(_box(f, point, b) for b in copied) <= PRIVATE_BYTES
     return elements if fits and not (set(f.pw) & used and _unblocked_run_time(f, point, used)) else None
 
 

@@ -31,12 +31,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from lowering.domains import read_in_boxes
 from lowering.histogram import OneHot, one_hot
+from lowering.loops import Loop, size_name
 from lowering.machine import Machine, SystemModel
-from lowering.parameters import Configuration, Layout, Level, output_buffers, reassociates
+from lowering.packs import Pack, columns_of, packs_of
+from lowering.parameters import Configuration, Level, output_buffers, reassociates
 from mdh_core.combine import CC, CombineOp, linear_operator
-from mdh_core.expr import Affine, Constraint, Load, Operand, Result, ScalarType, Type, stmt_exprs, walk
+from mdh_core.expr import Affine, Constraint, Load, Operand, Result, ScalarType, Type, walk
 from mdh_core.ir import (
     Access,
     Buffer,
@@ -52,41 +53,6 @@ from mdh_core.ir import (
 
 TILE_POINTS = 2048  # at most this many points of a register tile are written out
 ACCUMULATOR_BYTES = 1 << 15
-PACK_BYTES = 1 << 26  # of a copy that threads share
-
-
-def size_name(dim: str) -> str:
-    """The kernel's variable that holds a dimension's size."""
-    return f"{dim}_size"
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """``for offset in 0, size, 2*size, ... (count of them, or up to the end)``.
-
-    size   elements of the dimension between two iterations
-    count  trip count before clipping; None for layer 0, which runs to the end of the dimension
-    role   sequential | threads | unrolled | lanes
-    """
-
-    dim: str
-    layer: int
-    size: int
-    count: int | None
-    role: str
-
-
-@dataclass(frozen=True, slots=True)
-class Pack:
-    """Before ``loops[at]``, copy what the accesses of ``buffer`` read inside, with this layout.
-
-    extents: of the copy, in the buffer's order of dimensions (constant upper bounds).
-    """
-
-    buffer: str
-    at: int
-    layout: Layout
-    extents: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,7 +394,8 @@ def _nest(program: MdhProgram, phase: _Phase, c: Configuration, machine: Machine
         for k, loop in enumerate(loops)
     ]
     accumulate = _accumulate_from(program, loops, threads[1], c)
-    packs = _packs(program, loops, threads, c, machine)
+    scope = tile if program.hom.function is None else accumulate
+    packs = packs_of(program, loops, threads, scope, c, machine)
     nest = Nest(program, tuple(loops), threads, tile, accumulate, packs, "direct")
     nest = replace(nest, results=_results(nest))
     # a cell that is visited again had better stay in a cache
@@ -480,9 +447,8 @@ def _accumulate_from(
     """Where the local tile of results begins (R3, S5)."""
     if program.hom.function is None:
         return len(loops)
-    index = {d.name: k for k, d in enumerate(program.hom.dims)}
     outs = [b for b in output_buffers(program) if b in dict(c.output_memory)]
-    columns = _columns(program, c, index)
+    columns = columns_of(program, c)
     start = len(loops)
     if all(dict(c.scalar_output_memory)[b] for b in outs):
         while start > after:
@@ -500,120 +466,6 @@ def _accumulate_from(
             break
         start += 1
     return start
-
-
-def _columns(
-    program: MdhProgram, c: Configuration, index: dict[str, int]
-) -> dict[str, int]:
-    """Column of each dimension in the configuration's tables (stages may have fewer dimensions)."""
-    width = len(c.num_parts[0])
-    return index if len(index) == width else {}
-
-
-def _linear_part(access: Access) -> tuple[tuple[tuple[str, int], ...], ...]:
-    return tuple(a.terms for a in access.index)
-
-
-def loop_range(
-    loops: tuple[Loop, ...] | list[Loop], dim: str, known: int | None = None
-) -> int | None:
-    """Elements of a dimension that the loops span from their first to their last; None if unbounded.
-
-    ``known``: the dimension's size, where it is a constant.
-    """
-    if known is not None and any(x.count is None and x.dim == dim for x in loops):
-        return max(known, 1)
-    spans = [None if x.count is None else (x.count - 1) * x.size for x in loops if x.dim == dim]
-    return None if None in spans else 1 + sum(s or 0 for s in spans)
-
-
-def _packs(
-    program: MdhProgram,
-    loops: list[Loop],
-    threads: tuple[int, int],
-    c: Configuration,
-    machine: Machine,
-) -> tuple[Pack, ...]:
-    """Where inputs are copied: the outermost level of a region or layout of their own (D3, D4)."""
-    columns = _columns(program, c, {d.name: k for k, d in enumerate(program.hom.dims)})
-    regions, layouts = dict(c.input_memory), dict(c.input_layout)
-    registers = {k for k, m in enumerate(machine.model.memory) if m.role == "unrolled"}
-    private = 0
-    packs = []
-    read, loaded = _operands_read(program), _loaded(program)
-    for name in dict.fromkeys(a.buffer for a in program.inp.accesses):
-        accesses = [a for a in program.inp.accesses if a.buffer == name]
-        buffer = program.buffer(name)
-        if (
-            name not in regions
-            or not any(program.inp.accesses[k].buffer == name for k in read)
-            or not buffer.rank
-            or any(a.conditional or _linear_part(a) != _linear_part(accesses[0]) for a in accesses)
-            or any(s.buffer == name for s in program.out.stores)
-            or name in loaded
-            or (program.hom.domain and any(read_in_boxes(program, a) != [] for a in accesses))
-        ):
-            continue
-        plain = tuple(range(buffer.rank))
-        for at, loop in enumerate(loops):
-            d = columns.get(loop.dim)
-            if d is None or threads[0] < at < threads[1]:
-                continue
-            region, layout = regions[name][loop.layer][d], layouts[name][loop.layer][d]
-            if (region == 0 or region in registers) and layout == plain:
-                continue
-            extents = _box(program, accesses, loops[at:])
-            if extents is None:
-                continue
-            size = math.prod(extents) * buffer.type.size
-            if size > PACK_BYTES:
-                continue
-            if size > machine.stack - private and at >= threads[1]:
-                continue
-            private += size if at >= threads[1] else 0
-            packs.append(Pack(name, at, layout, extents))
-            break
-    return tuple(packs)
-
-
-def _operands_read(program: MdhProgram) -> set[int]:
-    """Numbers of the accesses that the scalar function uses."""
-    scalar = program.hom.scalar
-    return {
-        n.access
-        for e in (*scalar.results, *stmt_exprs(scalar.body))
-        for n in walk(e)
-        if isinstance(n, Operand)
-    }
-
-
-def _loaded(program: MdhProgram) -> set[str]:
-    """Buffers that the scalar function reads at computed indices."""
-    scalar = program.hom.scalar
-    return {
-        n.buffer
-        for e in (*scalar.results, *stmt_exprs(scalar.body))
-        for n in walk(e)
-        if isinstance(n, Load)
-    }
-
-
-def _box(program: MdhProgram, accesses: list[Access], inner: list[Loop]) -> tuple[int, ...] | None:
-    """Constant extents of the cells that the accesses touch inside ``inner``, or None."""
-    extents = []
-    dims = {d.name for d in program.hom.dims}
-    for t in range(len(accesses[0].index)):
-        constants = [a.index[t].const for a in accesses]
-        extent = max(constants) - min(constants) + 1
-        for name, coefficient in accesses[0].index[t].terms:
-            if name not in dims:
-                continue  # a parameter
-            span = loop_range(inner, name, program.dim(name).size.constant)
-            if span is None:
-                return None
-            extent += abs(coefficient) * (span - 1)
-        extents.append(extent)
-    return tuple(extents)
 
 
 # --------------------------------------------------------------------------- results

@@ -547,6 +547,12 @@ def stage_faults() -> Iterator[Fault]:
     yield fault("pack one short", "matmul", replace(tiled, packs=(short, *tiled.packs[1:])))
     yield fault("pack further out", "matmul", replace(tiled, packs=(replace(pack, at=0), *tiled.packs[1:])))
     yield fault("layout no permutation", "matmul", replace(tiled, packs=(replace(pack, layout=(0, 0)),)))
+    cut = nests_of("matmul", lambda n: any(p.strip is not None for p in n.packs))
+    number = next(k for k, p in enumerate(cut.packs) if p.strip is not None)
+    t, width = cut.packs[number].strip or (0, 0)
+    for name, strip in (("strips too narrow", (t, width - 1)), ("strips along another index", (1 - t, width))):
+        packs = [replace(p, strip=strip) if k == number else p for k, p in enumerate(cut.packs)]
+        yield fault(name, "matmul", replace(cut, packs=tuple(packs)))
     blocked = nests_of("matmul", lambda n: n.results == "in place")
     yield fault("accumulate missing", "matmul", replace(blocked, results="direct"))
     point = nests_of("matmul", lambda n: n.results == "direct")

@@ -21,7 +21,9 @@ MAY_IMPORT |= {"mdh_lift": set(MAY_IMPORT)}
 DATA = {
     "lifter.loop_nest": {"Loop", "LoopNest", "NestStmt"},
     "lowering.host_tiles": {"HostTiles"},
-    "lowering.lower": {"Loop", "Lowered", "Nest", "HistogramNest", "ScanNest", "Stage"},
+    "lowering.loops": {"Loop"},
+    "lowering.lower": {"Lowered", "Nest", "HistogramNest", "ScanNest", "Stage"},
+    "lowering.packs": {"Pack"},
 }
 
 # third-party library -> the one module that may import it ("package.?": any, but only one, of the package;

@@ -18,7 +18,7 @@ from emit.render import KernelRequest, emit_openmp
 from lowering.copied import copied_value, with_copied_values
 from lowering.cost import default_point
 from lowering.facts import facts, row_dims, vector_candidates
-from lowering.lower import lower
+from lowering.lower import Nest, lower
 from lowering.machine import Machine
 from lowering.point import Point, configuration_at
 from mdh_core.combine import scalar_operator
@@ -196,4 +196,58 @@ def test_borders_of_copied_tiles(name: str, tmp_path: Path) -> None:
         expected = copy_of(buffers)
         run(p, params, expected)
         cases.append((Case(sized, c, {**params, **extra}, buffers, SERVER), expected))
+    check(cases, tmp_path, flags=(*FLAGS, "-O2", "-march=native"))
+
+
+def _product(block: int, threads: str = "i") -> tuple[MdhProgram, Point]:
+    """A matrix product whose right operand is copied ``block`` columns at a time, in tiles of 48."""
+    p = _sized("matmul")
+    point: Point = {
+        "threads": threads, "vector": "j", "lanes": 48, "rows_i": 4, "rows_j": 1, "block_i": 16, "block_j": block,
+        "block_k": 700, "unroll_k": 1, "order": 0, "pack_A": "panel", "pack_B": "block",
+    }  # fmt: skip
+    return p, point
+
+
+def _nest(p: MdhProgram, point: Point) -> Nest:
+    (c,) = configuration_at((p,), SERVER, (PRODUCT,), point)
+    (nest,) = lower(p, c, SERVER).stages
+    assert isinstance(nest, Nest)
+    return nest
+
+
+def test_copies_of_several_tiles_are_cut_into_strips() -> None:
+    packs = {pack.buffer: pack for pack in _nest(*_product(96)).packs}
+    assert packs["B"].strip == (1, 48)
+    assert packs["B"].cells == 700 * 96
+    assert packs["A"].strip is None  # its elements are read one by one
+    assert {pack.buffer: pack for pack in _nest(*_product(48)).packs}["B"].strip is None
+
+
+def test_copies_too_large_for_a_stack_are_on_the_heap() -> None:
+    for block, heap in ((96, False), (240, True)):
+        p, point = _product(block)
+        packs = {pack.buffer: pack for pack in _nest(p, point).packs}
+        assert packs["B"].heap == heap == (packs["B"].cells * 4 > SERVER.stack)
+        (c,) = configuration_at((p,), SERVER, (PRODUCT,), point)
+        text = emit_openmp(KernelRequest("k", "k", (p,), (c,), SERVER)).text
+        assert ("MDH_THREADS" in text) == heap
+    p, point = _product(48 * 64)  # more than any thread may have
+    assert "B" not in {pack.buffer for pack in _nest(p, point).packs if pack.extents[1] > 48}
+
+
+@pytest.mark.parametrize("threads", ["i", "i,j", "k"])
+def test_strips_at_all_sizes(threads: str, tmp_path: Path) -> None:
+    """Fewer columns than a tile, whole and cut tiles, several blocks; copies of a thread and shared ones."""
+    cases, rng = [], random.Random(3)
+    for block in (96, 240):
+        for n in (1, 47, 48, 49, 95, 97, 241, 300):
+            p, point = EVERYTHING["matmul"], _product(block, threads)[1]
+            params: dict[str, Value] = {"I": 9, "J": n, "K": 5}
+            buffers = buffers_for(p, params, rng)
+            sized, extra = with_extents(p, buffers, symbolic=True)
+            (c,) = configuration_at((sized,), SERVER, (PRODUCT,), point)
+            expected = copy_of(buffers)
+            run(p, params, expected)
+            cases.append((Case(sized, c, {**params, **extra}, buffers, SERVER), expected))
     check(cases, tmp_path, flags=(*FLAGS, "-O2", "-march=native"))
