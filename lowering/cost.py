@@ -34,7 +34,7 @@ from lowering.histogram import OneHot, one_hot
 from lowering.machine import Machine
 from lowering.packs import PRIVATE_BYTES
 from lowering.parameters import input_buffers, why_not_legal
-from lowering.point import Point, configuration_of, own_values, round_up, tile_of, tile_order
+from lowering.point import Point, configuration_of, dims_around, own_values, round_up, tile_of, tile_order
 from lowering.traffic import moved, uses
 from mdh_core.expr import Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.ir import MdhProgram
@@ -89,7 +89,15 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
 
     found = best(found, 24)
     orders = range(min(math.factorial(len(f.cc)), 6))
-    found = best([replace(x, order=n) for x in found for n in (orders if x.packed else (0,))], 12)
+    found = best(
+        [
+            replace(x, order=n, packed=packed)
+            for x in found
+            for packed in _with_singles(f, x)
+            for n in (orders if packed else (0,))
+        ],
+        12,
+    )
     longest = (32, 256, 512, 1024) if any(f.sizes[d] > 256 for d in f.pw) and f.cc else (256,)
     found = [
         replace(x, threads=t, longest=n, widest=w)
@@ -104,7 +112,7 @@ class _Seed:
     """What a point is made from.
 
     rows      elements of the register tile in dimensions of rows
-    packed    inputs that are copied, and whether "block" or "panel"
+    packed    inputs that are copied, and how much at once (see ``lowering.point``)
     unrolled  how many of the innermost short reduced dimensions are written out
     longest   elements of a block of a reduced dimension
     widest    elements of a block of the vector dimension
@@ -163,6 +171,21 @@ def _packs(f: Facts, vector: str) -> list[tuple[str, ...]]:
     choices = [tuple(strided), tuple(dict.fromkeys((*strided, *again)))]
     choices += [tuple(dict.fromkeys((*names, *computed_copies(f)))) for names in choices]
     return list(dict.fromkeys(choices))
+
+
+def _with_singles(f: Facts, seed: _Seed) -> list[tuple[tuple[str, str], ...]]:
+    """Its copies; and with them those of inputs that are read one by one, of as much as pays."""
+    found = [seed.packed]
+    if seed.vector == "-" or not f.pw:
+        return found
+    single = {a.buffer: a.index for a, s in strides(f, seed.vector) if s == 0 and packable(f, a.buffer)}
+    for choice in ("panel", "row", "block"):
+        copied = dict(seed.packed)
+        for b, index in sorted(single.items()):
+            several = len({n for x in index for n in x.names} & set(f.cc)) > 1
+            copied[b] = choice if several else "panel"
+        found.append(tuple(copied.items()))
+    return list(dict.fromkeys(found))
 
 
 def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
@@ -425,9 +448,7 @@ def _moved(f: Facts, machine: Machine, point: Point, packs: Mapping[str, float |
     found = []
     for b, use in uses(f).items():
         if packs.get(b) is not None:
-            outermost = max(panels, default=0) + 1
-            own = min((k for k in panels if levels[k][0] in use.dims), default=outermost)
-            use = replace(use, packed=own if point[f"pack_{b}"] == "panel" else outermost)
+            use = replace(use, packed=max(panels, default=0) + 1 - len(dims_around(f, point, b)))
         found.append(use)
     return (
         moved(found, tile, levels, machine.l1),
@@ -526,9 +547,7 @@ def _pack(f: Facts, machine: Machine, point: Point, buffer: str) -> float | None
         return None
     access = next(a for a in f.program.inp.accesses if a.buffer == buffer)
     used = {n for x in access.index for n in x.names}
-    tiles = tile_order(f, int(point.get("order", 0)))
-    own = [k for k, d in enumerate(tiles) if d in used]
-    inside = tiles[own[-1] + 1 :] if own else tiles
+    around = dims_around(f, point, buffer)
     elements = 1.0
     for d, n in f.sizes.items():
         if d in f.cc:
@@ -538,7 +557,7 @@ def _pack(f: Facts, machine: Machine, point: Point, buffer: str) -> float | None
         if d in used:
             elements *= n
         elif d in f.cc:
-            step = block if choice == "block" or d in inside else tile_of(point, d)
+            step = tile_of(point, d) if d in around else block
             elements *= -(-n // max(1, step))
     copied = (b for b in input_buffers(f.program) if point.get(f"pack_{b}", "no") != "no")
     fits = sum(_box(f, point, b) for b in copied) <= PRIVATE_BYTES
@@ -548,11 +567,11 @@ def _pack(f: Facts, machine: Machine, point: Point, buffer: str) -> float | None
 def _box(f: Facts, point: Point, buffer: str) -> int:
     """Bytes of a copy of an input."""
     access = next(a for a in f.program.inp.accesses if a.buffer == buffer)
-    size, panel = f.program.buffer(buffer).type.size, point[f"pack_{buffer}"] == "panel"
+    size, around = f.program.buffer(buffer).type.size, dims_around(f, point, buffer)
     for d in {n for x in access.index for n in x.names} & f.sizes.keys():
         n, tile = f.sizes[d], tile_of(point, d) if d in f.cc else 1
         block = int(point.get(f"block_{d}", 0)) or n
-        size *= min(n, tile) if panel and d in f.cc else min(max(block, tile), max(n, 1))
+        size *= min(n, tile) if d in around else min(max(block, tile), max(n, 1))
     return size
 
 

@@ -11,7 +11,9 @@ in; everything else is a choice.
     unroll_<d>    elements of a reduced dimension written out
     block_<d>     elements of a block; 0 for a reduced dimension that is not blocked
     order         number of the order of the tile loops
-    pack_<b>      "no", "block" or "panel": whether an input's tile is copied, and how much at once
+    pack_<b>      whether an input is copied, and how much at once: "no"; what a "block" reads; what a "row"
+                  of tiles reads, along the last of its dimensions in the order of the tile loops; or what
+                  one tile reads: "panel"
     past_<b>      1: an output that is larger than the last cache is written past it
 
 Layers of the model OpenMP+REG+SIMD: 0 blocks, 1 unused, 2 tiles inside a block, 3 points of a reduced
@@ -164,6 +166,21 @@ def tile_order(f: Facts, number: int) -> list[str]:
     return [*(d for d in f.cc if d not in inner), *orders[number % len(orders)]]
 
 
+def _loops_around(choice: str, own: list[int]) -> int:
+    """How many tile loops a copy stands inside of; ``own``: numbers of those over its own dimensions."""
+    inner = {"block": 0, "row": 1, "panel": 0}[choice]
+    return own[-1 - inner] + 1 if choice != "block" and len(own) > inner else 0
+
+
+def dims_around(f: Facts, point: Point, buffer: str) -> tuple[str, ...]:
+    """The dimensions whose tile loops are around the copy of an input."""
+    used = {n for a in f.program.inp.accesses if a.buffer == buffer for x in a.index for n in x.names}
+    tiles = tile_order(f, int(point.get("order", 0)))
+    several = {d for d in used & set(tiles) if int(point.get(f"block_{d}", 1)) > tile_of(point, d)}
+    own = [k for k, d in enumerate(tiles) if d in several]
+    return tuple(tiles[: _loops_around(str(point[f"pack_{buffer}"]), own)])
+
+
 def _memory(
     f: Facts,
     names: list[str],
@@ -182,31 +199,28 @@ def _memory(
         accesses = [a for a in f.program.inp.accesses if a.buffer == b]
         used = {n for a in accesses for x in a.index for n in x.names}
         tiles = [k for k, (layer, _) in enumerate(order) if layer == TILES]
-        at = tiles[0]
-        if choice == "panel":
-            own = [
-                k
-                for k in tiles
-                if names[order[k][1]] in used and parts[TILES][order[k][1]] > 1
-            ]
-            at = own[-1] + 1 if own else at
+        own = [k for k in tiles if names[order[k][1]] in used and parts[TILES][order[k][1]] > 1]
+        at = tiles[0] + _loops_around(str(choice), [k - tiles[0] for k in own])
         region = machine.model.layer("L2" if choice == "block" else "L1")
-        out[b] = (region, order[at], _layout(f, accesses[0], vector))
+        out[b] = (region, order[at], _layout(f, accesses[0], vector, point, choice == "panel"))
     return out
 
 
-def _layout(f: Facts, access: Access, vector: str) -> Layout:
-    """Coordinates with the vector dimension last, before it those of cc dimensions, then the rest.
+def _layout(f: Facts, access: Access, vector: str, point: Point, panel: bool) -> Layout:
+    """What the steps of one tile read side by side: coordinates of other tiles first, the vectors' last.
 
-    As they are where no vectors are read: rows at constant distances are as good, and cheaper to copy.
+    As they are where a copy serves one tile that reads no vectors: rows at constant distances are as good,
+    and cheaper to copy.
     """
-    if not any(vector in x.names for x in access.index):
+    if panel and not any(vector in x.names for x in access.index):
         return tuple(range(len(access.index)))
 
     def rank(t: int) -> tuple[int, int]:
         names = access.index[t].names
         if vector in names:
+            return (3, t)
+        if any(tile_of(point, n) > 1 for n in names if n in f.cc):
             return (2, t)
-        return (1 if any(n in f.cc for n in names) else 0, t)
+        return (1 if any(n in f.pw for n in names) else 0, t)
 
     return tuple(sorted(range(len(access.index)), key=rank))

@@ -95,7 +95,7 @@ def _space(f: Facts, machine: Machine) -> Space:
     parameters.append(("order", tuple(range(orders))))
     for b in input_buffers(f.program):
         if f.pw and packable(f, b) and not f.ps:
-            parameters.append((f"pack_{b}", ("no", "block", "panel")))
+            parameters.append((f"pack_{b}", ("no", "block", "row", "panel")))
     parameters += [(f"past_{b}", (0, 1)) for b in written_past(f, machine)]
     return Space(tuple(parameters), tuple(restrictions))
 
