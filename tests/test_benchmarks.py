@@ -91,10 +91,9 @@ def test_default_agrees(name: str) -> None:
     assert not row.why
 
 
-@pytest.mark.skipif(not compiled.has_polly(), reason="clang has no Polly")
 @pytest.mark.parametrize("name", ["matmul_1024", "jacobi3d_256"])
-def test_polly_agrees(name: str) -> None:
-    assert not small(BY_NAME[name], "polly").why
+def test_polly_agrees_or_is_missing(name: str) -> None:
+    assert set(small(BY_NAME[name], "polly").why) == (set() if compiled.has_polly() else {"polly"})
 
 
 def test_directive_and_private_scalars() -> None:

@@ -575,6 +575,20 @@ def test_measure_in_place_nest(bench: Workbench) -> None:
     assert taken.ratio.rounds >= 7
 
 
+@needs_compiler
+def test_hopeless_first_run_is_given_up(bench: Workbench) -> None:
+    """In the middle of the run, by a timer: it would not end before the process is killed."""
+    endless = saxpy_kernel("for (volatile long r = 0; r < 1L << 40; r++) { }")
+    program = bench.build(SAXPY, endless).data["program"]
+    taken = measure.run_bench(bench, SAXPY, program, {"n": 100}, which=2, seconds=0.1, cut_off=0.02)
+    assert (taken.kind, taken.reason) == ("cut_off", "one run took more than 0.16 s")
+    assert taken.data["cut_seconds"] == 0.16
+    slow = saxpy_kernel("for (volatile long r = 0; r < 30000000; r++) { }")  # some tens of milliseconds
+    program = bench.build(SAXPY, slow).data["program"]
+    taken = measure.run_bench(bench, SAXPY, program, {"n": 100}, which=2, seconds=0.1, cut_off=100.0)
+    assert taken.ok
+
+
 # --------------------------------------------------------------------------- space and search
 
 TOY = space.Space(
