@@ -20,7 +20,8 @@ from lowering.cost import default_point
 from lowering.facts import facts, row_dims, vector_candidates
 from lowering.lower import Nest, lower
 from lowering.machine import Machine
-from lowering.point import Point, configuration_at
+from lowering.point import TILES as TILE_LOOPS
+from lowering.point import Point, configuration_at, dims_around
 from mdh_core.combine import scalar_operator
 from mdh_core.evaluate import Value
 from mdh_core.expr import FLOAT, INT32, Binary, Const, Operand, Var, walk
@@ -251,3 +252,40 @@ def test_strips_at_all_sizes(threads: str, tmp_path: Path) -> None:
             run(p, params, expected)
             cases.append((Case(sized, c, {**params, **extra}, buffers, SERVER), expected))
     check(cases, tmp_path, flags=(*FLAGS, "-O2", "-march=native"))
+
+
+def test_how_much_is_copied_at_once() -> None:
+    """``lhs[g][d][a][b]`` for one tile of four ``d``, for all its tiles at one ``a`` and ``b``, for the block."""
+    p = _sized("ccsdt_abcdef_gdab_efgc")
+    lhs = p.inp.accesses[0].buffer
+    base: Point = {
+        "threads": "c", "vector": "f", "lanes": 16, "rows_d": 4, "rows_e": 4, "unroll_g": 1, "block_g": 24,
+        "order": 0, **{f"block_{d}": CONTRACTION[d] for d in "abdef"}, "block_c": 8,
+    }  # fmt: skip
+    expected = {
+        "panel": ((24, 4, 1, 1), ("a", "b", "c", "d")),
+        "row": ((24, 24, 1, 1), ("a", "b")),
+        "block": ((24, 24, 24, 16), ()),
+    }
+    for choice, (extents, around) in expected.items():
+        point = base | {f"pack_{lhs}": choice}
+        (c,) = configuration_at((p,), SERVER, (CONTRACTION,), point)
+        (nest,) = lower(p, c, SERVER).stages
+        assert isinstance(nest, Nest)
+        (pack,) = (x for x in nest.packs if x.buffer == lhs)
+        assert pack.extents == extents
+        tiles = [x.dim for x in nest.loops[: pack.at] if x.layer == TILE_LOOPS]
+        assert tuple(tiles) == around == dims_around(facts(p, CONTRACTION), point, lhs)
+
+
+def test_copies_have_other_tiles_outermost() -> None:
+    """What one tile reads side by side: ``rhs[e][f][g][c]`` as c, g, e, f; one tile's broadcasts as they are."""
+    p = _sized("ccsdt_abcdef_gdab_efgc")
+    lhs, rhs = (a.buffer for a in p.inp.accesses)
+    point: Point = {"threads": "b", "vector": "f", "lanes": 16, "rows_d": 4, "rows_e": 4, "block_g": 24, "order": 0}
+    point |= {f"block_{d}": CONTRACTION[d] for d in "abcdef"} | {"unroll_g": 1, f"pack_{rhs}": "block"}
+    for choice, layout in (("panel", (0, 1, 2, 3)), ("block", (2, 3, 0, 1))):
+        (c,) = configuration_at((p,), SERVER, (CONTRACTION,), point | {f"pack_{lhs}": choice})
+        (nest,) = lower(p, c, SERVER).stages
+        assert isinstance(nest, Nest)
+        assert {x.buffer: x.layout for x in nest.packs} == {lhs: layout, rhs: (3, 2, 0, 1)}
