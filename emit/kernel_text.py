@@ -198,7 +198,7 @@ class Context:
 
     def _in_strip(self, strip: Strip, stride: int | str) -> list[str]:
         """Where the strip of the current tile begins, and the place in it."""
-        own, start = self.tiles.get(strip.dim, (self.at[strip.dim],)*2)
+        own, start = self.tiles.get(strip.dim, (self.at[strip.dim],) * 2)
         return [
             *self._times(own, strip.pitch, strip.first),
             *self._times(self.at[strip.dim], stride, start),

@@ -311,6 +311,7 @@ class NestText(PacksText):
             heads.append(head)
         self.context.at |= variables
         self.began |= variables  # cells before them are another thread's
+        self.parallel = bool(pragma)
         if pragma:
             self.out.add(pragma)
         with ExitStack() as stack:

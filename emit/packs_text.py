@@ -28,16 +28,27 @@ def layout_strides(pack: Pack) -> tuple[int, ...]:
     return tuple(strides)
 
 
+def room(cells: int, size: int) -> int:
+    """Elements to allocate for a copy that begins at a line; copies of the next threads then do, too.
+
+    (Not where the size of an element divides no line.)
+    """
+    line = -(-64 // size)
+    return (-(-cells // line) + 1) * line
+
+
 class PacksText(VectorsText):
     """The copies of one nest.
 
     packed_from     the first index of a dimension that the copies hold
     copied_values   what the copies hold where it is not the element itself (see ``lowering.copied``)
+    parallel        whether the loops of threads are run by several: known sizes may be too little work
     """
 
     def __init__(self, nest: Nest, context: Context, out: Lines) -> None:
         super().__init__(nest, context, out)
         self.packed_from: dict[str, str] = {}
+        self.parallel = False
         copied = [pack.buffer for pack in nest.packs if pack.at <= self.scope]  # no others are made
         self.copied_values = {b: copied_value(nest.program, b) for b in copied}
         self.program = with_copied_values(nest.program, copied)
@@ -55,14 +66,14 @@ class PacksText(VectorsText):
             lengths.append(length)
         target = Place(name, layout_strides(pack), tuple(bases))
         variables = [context.names.new(f"c{d}") for d in range(len(pack.extents))]
-        shared = pack.at < self.nest.threads[0]
+        at = {v: v if b == "0" else f"{b} + {v}" for v, b in zip(variables, bases, strict=True)}
         with ExitStack() as loops:
-            if shared:
+            if pack.at < self.nest.threads[0]:  # shared
                 out.add("#pragma omp parallel for schedule(static)")
             if pack.strip is None:
-                self._copy_box(pack, target, bases, lengths, variables)
+                self._copy_cells(pack, replace(target, base=()), lengths, at)
             else:
-                target = self._copy_strips(pack, target, bases, lengths, variables, loops)
+                target = self._copy_strips(pack, target, lengths, at, loops)
         context.places[pack.buffer] = target
         used = {n for a in accesses for x in a.index for n in x.names}
         cut = {target.strip.dim} if target.strip is not None else set()
@@ -76,90 +87,66 @@ class PacksText(VectorsText):
         if not pack.heap and (private or pack.cells * t.size <= 1 << 14):
             out.add(f"{c_type(t)} {name}[{pack.cells}] __attribute__((aligned(64)));")
             return name
-        memory, line = context.names.new(f"{pack.buffer}_memory"), 64 // t.size
-        each = (-(-pack.cells // line) + 1) * line  # a whole number of lines, and one to begin at one
+        memory, each = context.names.new(f"{pack.buffer}_memory"), room(pack.cells, t.size)
+        several = private and self.parallel
         aligned = f"({c_type(t)} *)(((__UINTPTR_TYPE__){memory} + 63) & -64)"
-        aligned += f" + {each}L*MDH_THREAD" if private else ""
-        count = f"{each}L*MDH_THREADS" if private else str(each)
+        aligned += f" + {each}L*MDH_THREAD" if several else ""
+        count = f"{each}L*MDH_THREADS" if several else str(each)
         context.allocations.append(Allocation(memory, c_type(t), count))
         out.add(f"{c_type(t)} *const __restrict {name} = {aligned};")
         return name
 
-    def _copy_box(
-        self, pack: Pack, target: Place, bases: list[str], lengths: list[str], variables: list[str]
-    ) -> None:
-        with ExitStack() as loops:
-            for position in pack.layout:
-                v = variables[position]
-                head = f"for (long {v} = 0; {v} < {lengths[position]}; {v}++)"
-                loops.enter_context(self.out.block(head))
-            at = {v: v if b == "0" else f"{b} + {v}" for v, b in zip(variables, bases, strict=True)}
-            self._copy_cell(pack, replace(target, base=()), {v: v for v in variables}, at, variables)
-
     def _copy_strips(
-        self,
-        pack: Pack,
-        target: Place,
-        bases: list[str],
-        lengths: list[str],
-        variables: list[str],
-        loops: ExitStack,
+        self, pack: Pack, target: Place, lengths: list[str], at: dict[str, str], loops: ExitStack
     ) -> Place:
         """Strip by strip; the last one lies where its tile will (see ``NestText._move``)."""
         assert pack.strip is not None
         t, width = pack.strip
         names, out, d = self.context.names, self.out, self.nest.loops[-1].dim
         first, n, known = self.context.at[d], size_name(d), self.program.dim(d).size.constant or 0
-        pitch = pack.cells // (-(-pack.extents[t] // width) * width)
+        pitch, c = math.prod(pack.extents) // pack.extents[t], list(at)[t]
         s = names.new(f"{d}_s")
         loops.enter_context(out.block(f"for (long {s} = 0; {s} < {lengths[t]}; {s} += {width})"))
         start = f"{first} + {s}" if first != "0" else s
-        whole = self.is_moved_back(d)
-        if whole:
+        moved = self.is_moved_back(d)
+        if moved:
             place, start = start, names.new(f"{d}_start")
             last = f"{n} - {width}" if known >= width else f"({n} > {width} ? {n} - {width} : 0)"
             out.add(f"const long {start} = {place} + {width} <= {n} ? {place} : {last};")
             left = f"{n} < {width} ? {n} : {width}"
         else:
             left = f"{lengths[t]} - {s} < {width} ? {lengths[t]} - {s} : {width}"
-        always = known >= width if whole else known > 0 and known % width == 0 and self.ordered(d)
-        at = {v: v if b == "0" else f"{b} + {v}" for v, b in zip(variables, bases, strict=True)}
-        c = variables[t]
         index = next(a.index[t] for a in self.program.inp.accesses if a.buffer == pack.buffer)
-        at[c] = f"{affine_text(index, self.context.at | {d: start})} + {c}"
+        at = at | {c: f"{affine_text(index, self.context.at | {d: start})} + {c}"}
         here = replace(target, base=(), strip=Strip(t, c, "0", pitch))
 
-        def rows(width: str) -> None:
-            with ExitStack() as inner:
-                for position in pack.layout:
-                    v, end = variables[position], width if position == t else lengths[position]
-                    inner.enter_context(out.block(f"for (long {v} = 0; {v} < {end}; {v}++)"))
-                self._copy_cell(pack, here, {v: v for v in variables}, at, variables, {c: (s, "0")})
+        def copy(width: str) -> None:
+            ends = [*lengths[:t], width, *lengths[t + 1 :]]
+            self._copy_cells(pack, here, ends, at, {c: (s, "0")})
 
-        if always:
-            rows(str(width))
+        if known >= width if moved else known > 0 and known % width == 0 and self.ordered(d):
+            copy(str(width))
         else:  # a constant number is copied in vectors
             length = names.new(f"{d}_width")
             out.add(f"const long {length} = {left};")
             with out.block(f"if ({length} == {width})"):
-                rows(str(width))
+                copy(str(width))
                 out.middle("} else {")
-                rows(length)
+                copy(length)
         return replace(target, strip=Strip(t, d, first, pitch))
 
-    def _copy_cell(
+    def _copy_cells(
         self,
         pack: Pack,
         target: Place,
-        here: dict[str, str],
+        ends: list[str],
         at: dict[str, str],
-        variables: list[str],
         tiles: dict[str, tuple[str, str]] | None = None,
     ) -> None:
-        """The cell of the copy at ``here`` gets what the buffer has at ``at``."""
-        names, program = self.context.names, self.program
+        """Loops over the cells of a box; ``at``: per variable of the copy the index in the buffer."""
+        names, program, variables = self.context.names, self.program, list(at)
         index = tuple(Affine.of(v) for v in variables)
-        copy = Context(program, names, here, tiles=tiles or {})
+        copy = Context(program, names, {v: v for v in variables}, tiles=tiles or {})
         copy.places = {pack.buffer: target}
         # each operand of the buffer is the element that is copied
         view = tuple(replace(a, index=index) if a.buffer == pack.buffer else a for a in program.inp.accesses)
@@ -167,7 +154,11 @@ class PacksText(VectorsText):
         source.places = {pack.buffer: self.context.place(pack.buffer)}
         value = self.copied_values[pack.buffer]
         text = source.subscript(pack.buffer, index) if value is None else source.scalar(value, 0)
-        self.out.add(f"{copy.subscript(pack.buffer, index)} = {text};")
+        with ExitStack() as loops:
+            for position in pack.layout:
+                v = variables[position]
+                loops.enter_context(self.out.block(f"for (long {v} = 0; {v} < {ends[position]}; {v}++)"))
+            self.out.add(f"{copy.subscript(pack.buffer, index)} = {text};")
 
     def _box(self, accesses: list[Access], d: int, inner: tuple[Loop, ...]) -> tuple[str, str]:
         """First index and number of indices of one buffer dimension, clipped at the sizes."""

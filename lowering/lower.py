@@ -34,8 +34,8 @@ from dataclasses import dataclass, replace
 from lowering.histogram import OneHot, one_hot
 from lowering.loops import Loop, size_name
 from lowering.machine import Machine, SystemModel
-from lowering.packs import Pack, columns_of, packs_of
-from lowering.parameters import Configuration, Level, output_buffers, reassociates
+from lowering.packs import Pack, packs_of
+from lowering.parameters import Configuration, Level, columns_of, output_buffers, reassociates
 from mdh_core.combine import CC, CombineOp, linear_operator
 from mdh_core.expr import Affine, Constraint, Load, Operand, Result, ScalarType, Type, walk
 from mdh_core.ir import (

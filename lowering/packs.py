@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from lowering.domains import read_in_boxes
 from lowering.loops import Loop, loop_range
 from lowering.machine import Machine
-from lowering.parameters import Configuration, Layout
-from mdh_core.expr import Load, Operand, stmt_exprs, walk
+from lowering.parameters import Configuration, Layout, columns_of
+from mdh_core.expr import Expr, Load, Operand, stmt_exprs, walk
 from mdh_core.ir import Access, MdhProgram
 from mdh_core.polytope import rows_of
 
@@ -58,13 +58,15 @@ def packs_of(
     registers = {k for k, m in enumerate(machine.model.memory) if m.role == "unrolled"}
     private = stack = 0
     packs = []
-    read, loaded = _operands_read(program), _loaded(program)
+    nodes = _scalar_nodes(program)
+    read = {program.inp.accesses[n.access].buffer for n in nodes if isinstance(n, Operand)}
+    loaded = {n.buffer for n in nodes if isinstance(n, Load)}  # at computed indices
     for name in dict.fromkeys(a.buffer for a in program.inp.accesses):
         accesses = [a for a in program.inp.accesses if a.buffer == name]
         buffer = program.buffer(name)
         if (
             name not in regions
-            or not any(program.inp.accesses[k].buffer == name for k in read)
+            or name not in read
             or not buffer.rank
             or any(a.conditional or _linear_part(a) != _linear_part(accesses[0]) for a in accesses)
             or any(s.buffer == name for s in program.out.stores)
@@ -146,33 +148,9 @@ def _strip(
     return own[0], width
 
 
-def columns_of(program: MdhProgram, c: Configuration) -> dict[str, int]:
-    """Column of each dimension in the configuration's tables (stages may have fewer dimensions)."""
-    width = len(c.num_parts[0])
-    index = {d.name: k for k, d in enumerate(program.hom.dims)}
-    return index if len(index) == width else {}
-
-
-def _operands_read(program: MdhProgram) -> set[int]:
-    """Numbers of the accesses that the scalar function uses."""
+def _scalar_nodes(program: MdhProgram) -> list[Expr]:
     scalar = program.hom.scalar
-    return {
-        n.access
-        for e in (*scalar.results, *stmt_exprs(scalar.body))
-        for n in walk(e)
-        if isinstance(n, Operand)
-    }
-
-
-def _loaded(program: MdhProgram) -> set[str]:
-    """Buffers that the scalar function reads at computed indices."""
-    scalar = program.hom.scalar
-    return {
-        n.buffer
-        for e in (*scalar.results, *stmt_exprs(scalar.body))
-        for n in walk(e)
-        if isinstance(n, Load)
-    }
+    return [n for e in (*scalar.results, *stmt_exprs(scalar.body)) for n in walk(e)]
 
 
 def _box(program: MdhProgram, accesses: list[Access], inner: list[Loop]) -> tuple[int, ...] | None:

@@ -95,6 +95,13 @@ def output_buffers(program: MdhProgram) -> tuple[str, ...]:
     return tuple(dict.fromkeys(s.buffer for s in program.out.stores))
 
 
+def columns_of(program: MdhProgram, c: Configuration) -> dict[str, int]:
+    """Column of each dimension in the configuration's tables (stages may have fewer dimensions)."""
+    width = len(c.num_parts[0])
+    index = {d.name: k for k, d in enumerate(program.hom.dims)}
+    return index if len(index) == width else {}
+
+
 def levels(model: SystemModel, rank: int) -> tuple[Level, ...]:
     """All MDH levels, lexicographically."""
     return tuple((layer, d) for layer in range(model.depth) for d in range(rank))

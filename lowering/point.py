@@ -75,7 +75,7 @@ def round_up(n: int, unit: int) -> int:
 
 def tile_of(point: Point, d: str) -> int:
     """Elements of a cc dimension in the register tile."""
-    return int(point.get(f"rows_{d}", 1)) * (int(point["lanes"]) if d == point.get("vector") else 1)
+    return int(point["lanes"] if d == point.get("vector") else point.get(f"rows_{d}", 1))
 
 
 def configuration_of(f: Facts, machine: Machine, point: Point) -> Configuration:
@@ -113,7 +113,7 @@ def configuration_of(f: Facts, machine: Machine, point: Point) -> Configuration:
         assign.append(tuple(row))
     column = {d: k for k, d in enumerate(names)}
     start = next((lv for lv in order if _begins_accumulation(f, names, lv, threads, blocked)), None)
-    memory = _memory(f, names, order, parts, point, vector, machine)
+    memory = _memory(f, order, point, vector, machine)
     return make(
         f.program,
         model,
@@ -166,29 +166,18 @@ def tile_order(f: Facts, number: int) -> list[str]:
     return [*(d for d in f.cc if d not in inner), *orders[number % len(orders)]]
 
 
-def _loops_around(choice: str, own: list[int]) -> int:
-    """How many tile loops a copy stands inside of; ``own``: numbers of those over its own dimensions."""
-    inner = {"block": 0, "row": 1, "panel": 0}[choice]
-    return own[-1 - inner] + 1 if choice != "block" and len(own) > inner else 0
-
-
 def dims_around(f: Facts, point: Point, buffer: str) -> tuple[str, ...]:
     """The dimensions whose tile loops are around the copy of an input."""
     used = {n for a in f.program.inp.accesses if a.buffer == buffer for x in a.index for n in x.names}
     tiles = tile_order(f, int(point.get("order", 0)))
     several = {d for d in used & set(tiles) if int(point.get(f"block_{d}", 1)) > tile_of(point, d)}
     own = [k for k, d in enumerate(tiles) if d in several]
-    return tuple(tiles[: _loops_around(str(point[f"pack_{buffer}"]), own)])
+    inside = {"panel": 0, "row": 1, "block": len(own)}[str(point[f"pack_{buffer}"])]  # of its own
+    return tuple(tiles[: own[-1 - inside] + 1]) if len(own) > inside else ()
 
 
 def _memory(
-    f: Facts,
-    names: list[str],
-    order: tuple[Level, ...],
-    parts: list[list[int]],
-    point: Point,
-    vector: str,
-    machine: Machine,
+    f: Facts, order: tuple[Level, ...], point: Point, vector: str, machine: Machine
 ) -> dict[str, tuple[int, Level, Layout]]:
     """Which inputs are packed, from which level on, in which layout."""
     out: dict[str, tuple[int, Level, Layout]] = {}
@@ -196,13 +185,11 @@ def _memory(
         choice = point.get(f"pack_{b}", "no")
         if choice == "no":
             continue
-        accesses = [a for a in f.program.inp.accesses if a.buffer == b]
-        used = {n for a in accesses for x in a.index for n in x.names}
-        tiles = [k for k, (layer, _) in enumerate(order) if layer == TILES]
-        own = [k for k in tiles if names[order[k][1]] in used and parts[TILES][order[k][1]] > 1]
-        at = tiles[0] + _loops_around(str(choice), [k - tiles[0] for k in own])
+        access = next(a for a in f.program.inp.accesses if a.buffer == b)
         region = machine.model.layer("L2" if choice == "block" else "L1")
-        out[b] = (region, order[at], _layout(f, accesses[0], vector, point, choice == "panel"))
+        tiles = next(k for k, (layer, _) in enumerate(order) if layer == TILES)
+        at = order[tiles + len(dims_around(f, point, b))]
+        out[b] = (region, at, _layout(f, access, vector, point, choice == "panel"))
     return out
 
 

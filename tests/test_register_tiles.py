@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from emit.packs_text import room
 from emit.render import KernelRequest, emit_openmp
 from lowering.copied import copied_value, with_copied_values
 from lowering.cost import default_point
@@ -235,6 +236,29 @@ def test_copies_too_large_for_a_stack_are_on_the_heap() -> None:
         assert ("MDH_THREADS" in text) == heap
     p, point = _product(48 * 64)  # more than any thread may have
     assert "B" not in {pack.buffer for pack in _nest(p, point).packs if pack.extents[1] > 48}
+
+
+def test_copies_have_room_to_begin_at_a_line() -> None:
+    """Elements of any size, records too: up to 63 bytes are left out before the first."""
+    for size in (1, 2, 4, 8, 12, 16, 24, 48, 64, 80, 200):
+        for cells in (1, 5, 63, 64, 1000):
+            assert cells * size + 63 <= room(cells, size) * size
+            assert 64 % size or room(cells, size) * size % 64 == 0  # the next thread's begins at a line
+
+
+def test_one_thread_has_one_copy() -> None:
+    """Known sizes that are too little work for threads: nobody asks OpenMP for a number, which may be any."""
+    p = with_constant_sizes(CATALOGUE["matmul"], sizes := {"I": 20, "J": 300, "K": 5})
+    p = with_extents(p, buffers_for(p, dict(sizes), random.Random(0)), symbolic=False)[0]
+    _, point = _product(240)
+    (c,) = configuration_at((p,), SERVER, (PRODUCT,), point)
+    (nest,) = lower(p, c, SERVER).stages
+    assert isinstance(nest, Nest)
+    assert nest.threads == (0, 1)
+    assert any(pack.heap and pack.at > 0 for pack in nest.packs)
+    text = emit_openmp(KernelRequest("k", "k", (p,), (c,), SERVER)).text
+    assert "MDH_THREAD" not in text
+    assert "_memory" in text
 
 
 @pytest.mark.parametrize("threads", ["i", "i,j", "k"])
