@@ -353,10 +353,7 @@ class Tile:
     def _points(self, k: int) -> None:
         """Loops ``inner[k:]`` and the point itself."""
         tile = max(self.n.nest.tile - self.n.scope, 0)
-        if k != tile or not self._reduced_tile(k) or (self.n.ragged and not self.full):
-            whole = None
-        else:
-            whole = self._reduced_whole(k)
+        whole = self._whole_step(k) if k == tile else None
         steps = self._step_condition(tile) if k == tile else None
         if steps is not None:
             with self.out.block(f"if ({' && '.join(c for c in (whole, steps) if c)})"):
@@ -371,6 +368,39 @@ class Tile:
         else:
             constant_counts = k == tile and self._reduced_tile(k) and (self.full or not self.n.ragged)
             self._tile_loops(k, whole=constant_counts)
+
+    def _whole_step(self, k: int) -> str | None:
+        """Where no reduced dimension of the register tile, loops ``inner[k:]``, is clipped; None: always."""
+        if not self._reduced_tile(k) or (self.n.ragged and not self.full):
+            return None
+        return self._reduced_whole(k)
+
+    def _steps(self, loop: Loop, k: int) -> None:
+        """The loop ``inner[k]`` around the register tile, over a reduced dimension.
+
+        before   for (k = 0; k < end; k += 8) if (k + 7 < n) { whole } else { clipped }
+        after    long k = 0;
+                 for (; k < end && k + 7 < n; k += 8) { whole }
+                 for (; k < end; k += 8) { clipped }
+
+        Once a step is clipped, all later ones are.  Compilers keep accumulators in registers through a loop
+        without the clipped step, and spill them around one that has it.
+        """
+        variable = self.n._variable(loop)
+        lines, first, end = self.n.bounds(loop, variable, self.inner[k + 1 :], self.n.domain.rows)
+        self.out.add(*lines)
+        self.context.at[loop.dim] = variable
+        step = f"{variable} += {loop.size}" if loop.size != 1 else f"{variable}++"
+        whole = self._whole_step(k + 1)
+        if whole in (None, "0") or self._step_condition(k + 1) is not None:
+            with self.out.block(f"for (long {variable} = {first}; {variable} < {end}; {step})"):
+                self._points(k + 1)
+            return
+        self.out.add(f"long {variable} = {first};")
+        with self.out.block(f"for (; {variable} < {end} && {whole}; {step})"):
+            self._tile_loops(k + 1, whole=True)
+        with self.out.block(f"for (; {variable} < {end}; {step})"):
+            self._tile_loops(k + 1, whole=False)
 
     def _single_points(self, k: int) -> None:
         """The points of loops ``inner[k:]`` that are in the domain, one by one."""
@@ -442,6 +472,9 @@ class Tile:
                 self._vector_loop(stack, opened=not self.masked)
             elif whole and k >= tile and loop.count is not None:
                 self._constant_loop(loop, stack)
+            elif k + 1 == tile:
+                self._steps(loop, k)
+                return
             else:
                 self._clipped_loop(loop, stack, self.inner[k + 1 :])
             in_scalar_tail = self.reduces_lanes and not whole and k >= tile

@@ -48,6 +48,8 @@ TILES = {
     "mcc_capsule": ({**IMAGES, "mi": 2, "mj": 2, "mk": 2}, 4),
     "ccsdt_abcdef_gdab_efgc": (CONTRACTION, 12),
     "ccsdt_abcdef_gfac_degb": (CONTRACTION, 12),
+    "matvec": ({"i": 4096, "k": 4096}, 12),  # from here on vectors are over the reduced dimension
+    "syrk": ({"i": 1000, "j": 1000, "k": 1000}, 20),
 }
 
 
