@@ -6,7 +6,8 @@
     maps        t[i] = f(x[i]);  y[i] = g(t[i])         one scalar function, several stores
     epilogue    s[i] = sum_k …;  y[i] = g(s[i])         the stored value is g(result)
     reductions  s[i] = sum_k …;  m[i] = max_k …         one tuple operator
-    producer    t[i,k] = f(x[i,k]);  s[i] = sum_k t[i,k]   f stands in the scalar function; t is a temporary
+    producer    t[i,k] = f(x[i,k]);  s[i] = sum_k t[i,k]   f stands in the scalar function; t is a temporary,
+                t[i] = f(x[i]);  y[i] = t[i-1] + t[i+1]    and may be read at several positions
 
 ``fusions`` takes the final steps of a nest and the temporaries of its kernel, and returns what may become one
 program; ``fused`` applies one.  The fusions of a nest do not overlap: applied from the last to the first, all
@@ -39,6 +40,7 @@ from mdh_core.expr import (
     LOGICAL,
     Affine,
     Binary,
+    Cast,
     Const,
     Declare,
     Expr,
@@ -47,6 +49,7 @@ from mdh_core.expr import (
     Load,
     Operand,
     Result,
+    ScalarType,
     Select,
     Stmt,
     Var,
@@ -112,7 +115,7 @@ class Fusion:
     path      numbers of the host loops around them, outermost first
     kinds     how each program is joined to those before it
     unneeded  temporaries that nothing reads or writes any more
-    repeated  a producer's values are computed once for each index of these dimensions; empty: once
+    repeated  a producer's values are computed as often as the product of these sizes; empty: once
     """
 
     path: tuple[int, ...]
@@ -799,20 +802,21 @@ def _producer(pair: _Pair) -> Joined | None:
         return None
     operands = _Operands()
     repeated: list[Size] = []
-    placed: list[dict[str, str]] = []
+    placed: set[tuple[tuple[str, Affine], ...]] = set()
 
     def produced(read: Access) -> Expr | None:
-        names = _solved(made[read.buffer].index, read.index, p, q)
-        if names is None or not pair.covers(_where(p, names), q.hom.domain, q.hom.dims):
+        at = _solved(made[read.buffer].index, read.index, p, q)
+        if at is None or not pair.covers(_where(p, at), q.hom.domain, q.hom.dims):
             return None
-        placed.append(names)
-        here = _renamed(p, names)
-        accesses = [replace(a, conditional=a.conditional or read.conditional) for a in here.inp.accesses]
+        placed.add(tuple(sorted(at.items())))
+        accesses = [
+            Access(a.buffer, tuple(x.substitute(at) for x in a.index), a.conditional or read.conditional)
+            for a in p.inp.accesses
+        ]
         mine = [Operand(operands.number(a), p.buffer(a.buffer).type) for a in accesses]
-        results = _plain(here.hom.scalar)
-        assert results is not None
-        (store,) = (s for s in here.out.stores if s.buffer == read.buffer)
-        return _stored(store, [_placed(e, mine, (), _same) for e in results], operands, {})
+        (store,) = (s for s in p.out.stores if s.buffer == read.buffer)
+        results = [_placed(_moved(e, at), mine, (), _same) for e in values]
+        return _stored(replace(store, value=_moved(store.value, at)), results, operands, {})
 
     left = [r for r in _reads(q) if r.buffer not in made]
     if any(r.at_output or r.index is None for r in _reads(q) if r.buffer in made):
@@ -836,26 +840,53 @@ def _producer(pair: _Pair) -> Joined | None:
         return None
     saved = [pair.saving(q, r.cell) for r in _reads(q) if r.buffer in made and r.cell is not None]
     saved += [pair.saving(p, (s.buffer, s.index), "write") for s in p.out.stores]
-    for names in placed:
-        again = [d.size for d in q.hom.dims if d.name not in names.values()]
+    for at in placed:
+        used = {n for _, a in at for n in a.names}
+        again = [d.size for d in q.hom.dims if d.name not in used]
         repeated = max(repeated, again, key=len)
+    if len(placed) > 1:
+        repeated.append(Size(Affine.number(len(placed))))
     return pair.finished("producer", merged, saved, repeated)
 
 
-def _solved(stored: Index, read: Index, p: MdhProgram, q: MdhProgram) -> dict[str, str] | None:
-    """The dimension of ``q`` for each of ``p``'s at which ``p`` stores the cell that ``q`` reads."""
-    names: dict[str, str] = {}
+def _solved(stored: Index, read: Index, p: MdhProgram, q: MdhProgram) -> dict[str, Affine] | None:
+    """The point of ``p``, in the dimensions of ``q``, at which ``p`` stores the cell that ``q`` reads.
+
+    One dimension of ``q`` for each of ``p``'s, and a distance.
+    """
+    at: dict[str, Affine] = {}
     mine, theirs = {d.name for d in p.hom.dims}, {d.name for d in q.hom.dims}
     for a, b in zip(stored, read, strict=True):
         x, y = [n for n in a.names if n in mine], [n for n in b.names if n in theirs]
-        if len(x) != len(y) or len(x) > 1 or (x and names.setdefault(x[0], y[0]) != y[0]):
+        if len(x) != len(y) or len(x) > 1:
             return None
-    renaming = {old: Affine.of(new) for old, new in names.items()}
-    if set(names) != mine or tuple(a.substitute(renaming) for a in stored) != read:
+        if not x:
+            continue
+        (i,), (j,) = x, y
+        c = a.coefficient(i)
+        away = b.substitute({j: Affine.number(0)}) - a.substitute({i: Affine.number(0)})
+        if b.coefficient(j) != c or any(n % c for n in (away.const, *(n for _, n in away.terms))):
+            return None
+        value = Affine.of(j) + Affine(tuple((n, k // c) for n, k in away.terms), away.const // c)
+        if at.setdefault(i, value) != value:
+            return None
+    if at.keys() != mine or tuple(a.substitute(at) for a in stored) != read:
         return None
-    return names
+    return at
 
 
-def _where(p: MdhProgram, names: dict[str, str]) -> Rows:
+def _moved(e: Expr, at: Mapping[str, Affine]) -> Expr:
+    """An expression over the dimensions of one program at a point of another."""
+
+    def one(n: Expr) -> Expr | None:
+        if not isinstance(n, Var) or n.name not in at:
+            return None
+        value = affine_expr(at[n.name])
+        return Cast(value, n.type) if isinstance(n.type, ScalarType) and n.type != value.type else value
+
+    return rewrite(e, one)
+
+
+def _where(p: MdhProgram, at: Mapping[str, Affine]) -> Rows:
     """The points of ``p`` over the other program's dimensions."""
-    return (*_box(p.hom.dims, names), *(c.renamed(names) for c in p.hom.domain))
+    return tuple(c.substitute(dict(at)) for c in (*_box(p.hom.dims), *p.hom.domain))

@@ -41,7 +41,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH101", "info", "nest was lifted", "The nest became multi-dimensional homomorphisms; `mdh-lift show` prints them.", 0),
     ("MDH102", "info", "loop runs in order", "An iteration of this loop needs what an earlier one computed, so the loop stays a loop; what stands inside of it is lifted. The reason is that of the code in `show --as json`.", 0),
     ("MDH103", "info", "statements stay as they were", "These statements could not become an `md_hom`; they run as written between the parts that were lifted.", 0),
-    ("MDH104", "info", "neighbouring parts may be one sweep", "These `md_hom`s run over the same points one after the other and could be one, which would read or write less memory. They are kept apart; `show --as json` lists what may be fused under `fusions`.", 0),
+    ("MDH104", "info", "neighbouring parts may be one sweep", "These `md_hom`s run one after the other and could be one, which would read or write less memory. Whether they are is a choice of each configuration (`fuse_<k>`): the cost model makes it, a search tries both. `show --as json` lists what may be fused under `fusions`.", 0),
     ("MDH105", "info", "region is not one nest", "The statements between `#pragma scop` and `#pragma endscop` are not lifted together, for the reason that the message says, so each of its loops is a nest of its own.", 0),
     # 2xx not liftable
     ("MDH201", "error", "index is not affine", "Every subscript must be linear in the loop iterators and sizes plus a constant, for example `2*i + j - 1`."),

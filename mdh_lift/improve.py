@@ -223,7 +223,8 @@ def prepare(
                      help="state sizes that belong together with a `sizes(...)` clause")  # fmt: skip
     params = kernels.parameter_values(nest.lifted, variables)
     plan = kernels.planned(nest.lifted, params, lines_of(report, nest), macros_of(report))
-    for program, configuration in zip(plan.programs, plan.configurations(plan.default), strict=True):
+    formed, default = plan.formed(plan.default)
+    for program, configuration in zip(formed.programs, formed.configurations(default), strict=True):
         reason = why_not_legal(configuration, program, plan.machine.model)
         if reason is not None:
             raise refuse("MDH607", f"no configuration is legal: {reason}", _directive_span(nest),
@@ -345,7 +346,7 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
             sizes,
             final,
             estimate=plan.estimate,
-            start=[plan.default] if not budget.nothing else (),
+            start=plan.starts if not budget.nothing else (),
             quick_cases=quick,
             thorough=thorough,
             settings=settings,
@@ -425,7 +426,8 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
         kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
         reason = failed[0].reason
         findings.append(_about(work, "MDH606", f"configurations were rejected: {kinds}", (reason,)))
-    expression = "\n".join(kernels.outline(plan.lifted.program, kernels.expression))
+    form = plan.formed(result.winner.point)[0] if result.winner is not None else plan
+    expression = "\n".join(kernels.outline(form.lifted.program, kernels.expression))
     base = Improvement(
         work.nest.name,
         expression,
@@ -460,10 +462,10 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
 
 
 def _certificate(work: Work, winner: Winner) -> Certificate | str:
-    plan = work.plan
-    chosen = zip(plan.programs, plan.configurations(winner.point), strict=True)
+    plan, point = work.plan.formed(winner.point)
+    chosen = zip(plan.programs, plan.configurations(point), strict=True)
     lowered = [lower(program, configuration, plan.machine) for program, configuration in chosen]
-    tiled = plan.kernel(winner.point).tiled
+    tiled = plan.kernel(point).tiled
     return certified.certified(plan.lifted.nest, plan.lifted.program, lowered, tiled)
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from emit.c_text import affine_text
-from emit.host_text import leaves
+from emit.host_text import Loops, leaves
 from emit.render import Kernel, KernelRequest, emit_openmp
+from lifter.fusion import Fusion, fused, neighbours
 from lifter.lift import FinalIterator, LiftedNest
 from lowering.cost import default_point, estimate
 from lowering.delayed import delayed
@@ -19,13 +20,13 @@ from lowering.facts import facts
 from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_tiles
 from lowering.machine import Machine, this_machine
 from lowering.parameters import Configuration
-from lowering.point import Point, configuration_at, round_up, tile_of
+from lowering.point import Point, configuration_at, own_values, round_up, tile_of
 from lowering.right_looking import right_looking
 from lowering.space import Space, tuning_space
 from lowering.traffic import bytes_of
 from mdh_core.diagnostics import refuse
 from mdh_core.expr import Affine, ScalarType
-from mdh_core.ir import HostLoop, MdhProgram, Param, Size, Step
+from mdh_core.ir import HostLoop, MdhProgram, Param, Size, Step, programs_of
 from mdh_core.show import c_style, show, statements
 from mdh_lift import iterations
 from mdh_lift.c_value import NotAnInteger, names_in, value
@@ -39,6 +40,8 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TUNED = 3  # programs of a nest that are searched at once
 _MATTERS = 0.05  # share of the time from which on a program is searched
 _TILES = ("width_", "steps_")  # parameters of host loops
+_FUSE = "fuse_"  # whether neighbours are one program
+_OF_NEST = (*_TILES, _FUSE)
 _FINER = 12  # times as many blocks of sizes that change
 BLOCK = 32  # iterations of a host loop whose updates of what lies outside of them are one product
 _FEWEST_BLOCKS = 3
@@ -50,6 +53,8 @@ _THREADS_PAY = 8192  # points from which on a program that runs often should beg
 class Plan:
     """A lifted nest, values of its integer parameters, and the extents that follow (one dict per program).
 
+    ``fusions``: neighbours of which a point says whether they are one program (``fuse_<k>``).  These programs
+    are numbered behind those of the nest.  ``formed`` gives the plan in which the choice is made.
     ``macros``: names that mean something else in the file, for the kernel to avoid.
     """
 
@@ -59,10 +64,38 @@ class Plan:
     sizes: tuple[dict[str, int], ...]
     lines: str = ""  # "gemm.c:12-18"
     macros: frozenset[str] = frozenset()
+    fusions: tuple[Fusion, ...] = ()
 
     @property
     def programs(self) -> tuple[MdhProgram, ...]:
-        return self.lifted.programs
+        return (*self.lifted.programs, *(f.program for f in self.fusions))
+
+    def formed(self, point: Point) -> tuple[Plan, Point]:
+        """The plan with the fusions of a point, and no others to choose; and the point for its programs."""
+        plan, numbers = self._form(point)
+        own: Point = {n: v for n, v in point.items() if n.startswith(_OF_NEST)}
+        for new, old in enumerate(numbers):
+            mine = own_values(point, old).items()
+            own |= {n + _suffix(new): v for n, v in mine if not n.startswith(_OF_NEST)}
+        return plan, own
+
+    def _form(self, point: Point) -> tuple[Plan, list[int]]:
+        """The plan with the fusions of a point, and the numbers here of its programs."""
+        numbers = {id(p): k for k, p in enumerate(self.programs)}
+        steps = self.lifted.program
+        for k in reversed(range(len(self.fusions))):
+            steps = fused(steps, self.fusions[k]) if point.get(f"{_FUSE}{k}") else steps
+        used = {b.name for leaf, _ in leaves(steps) for b in leaf.buffers}
+        kept = tuple(b for b in self.lifted.temporaries if b.name in used)
+        lifted = replace(self.lifted, program=steps, temporaries=kept, fusions=())
+        mine = [numbers[id(p)] for p in lifted.programs]
+        sizes = tuple(self.sizes[k] for k in mine)
+        return replace(self, lifted=lifted, sizes=sizes, fusions=()), mine
+
+    def _parts(self, k: int) -> list[int]:
+        """The numbers of the programs that a fusion joins."""
+        numbers = {id(p): n for n, p in enumerate(self.programs)}
+        return [numbers[id(p)] for p in neighbours(self.lifted.program, self.fusions[k])]
 
     @property
     def default(self) -> Point:
@@ -70,24 +103,45 @@ class Plan:
         point: Point = {}
         for k, (program, extents) in enumerate(zip(self.programs, self.sizes, strict=True)):
             own = dict(_default_point(program, self.machine, tuple(extents.items())))
-            if "threads" in own and self._is_repeated(k) and math.prod(extents.values()) < _THREADS_PAY:
+            if "threads" in own and self._loops_around(k) and math.prod(extents.values()) < _THREADS_PAY:
                 own["threads"] = ""
             self._make_finer(k, own)
             point |= {name + _suffix(k): value for name, value in own.items()}
-        for k, tiles in enumerate(self._usual_host_tiles()):
+        point |= {f"{_FUSE}{k}": int(self._pays(k, point)) for k in range(len(self.fusions))}
+        plan, numbers = self._form(point)
+        for k, tiles in enumerate(plan._usual_host_tiles()):
             if tiles is not None:
                 point |= {f"width_{k}": tiles.width, f"steps_{k}": tiles.steps or 0}
-                self._make_narrow(k, tiles, point)
+                point |= {n: 1 for n in plan._rows_of_cut(k, tiles, numbers) if n in point}
         return point
 
-    def _make_narrow(self, k: int, tiles: HostTiles, point: Point) -> None:
-        """Register tiles of one row in the dimension that is cut: parts of it have every length."""
+    @property
+    def starts(self) -> list[Point]:
+        """Where a search begins: the default, and the same with each fusion the other way."""
+        point = self.default
+        fusions = (f"{_FUSE}{k}" for k in range(len(self.fusions)))
+        return [point, *({**point, name: 1 - int(point[name])} for name in fusions)]
+
+    def _pays(self, k: int, point: Point) -> bool:
+        """Whether a fusion takes less time, and leaves host loops the tiles that they may have."""
+        f = self.fusions[k]
+        apart, joint = (self._form({f"{_FUSE}{k}": n})[0].lifted.program for n in (0, 1))
+        loops = zip(*(iterations.host_loops(s, self.params) for s in (apart, joint)), strict=True)
+        if f.path and any(skew_of(a) is not None and skew_of(b) is None for (a, _), (b, _) in loops):
+            return False
+        costs = self._costs(point)
+        return costs[len(self.lifted.programs) + k] < sum(costs[n] for n in self._parts(k))
+
+    def _rows_of_cut(self, k: int, tiles: HostTiles, numbers: Sequence[int]) -> Iterator[str]:
+        """Parameters of rows in the dimension that is cut: one row, as parts of it have every length.
+
+        ``numbers``: for the programs in the order of the text.
+        """
         loop = [x for x, _ in iterations.host_loops(self.lifted.program, self.params)][k]
-        numbers = {id(p): n for n, p in enumerate(self.programs)}
+        number = {id(p): n for p, n in zip(self.programs, numbers, strict=True)}
         for p, d in zip(loop.body, tiles.skew.dims, strict=True):
             if isinstance(p, MdhProgram) and d is not None:
-                name = f"rows_{p.hom.dims[d].name}{_suffix(numbers[id(p)])}"
-                point |= {name: 1} if name in point else {}
+                yield f"rows_{p.hom.dims[d].name}{_suffix(number[id(p)])}"
 
     def _usual_host_tiles(self) -> list[HostTiles | None]:
         """Of all host loops, in the order of the text."""
@@ -131,20 +185,23 @@ class Plan:
 
     def _make_finer(self, k: int, own: Point) -> None:
         """Smaller blocks for threads where sizes change in host loops: enough in every iteration."""
-        program, loops = iterations.placed(self.lifted.program)[k]
-        changing = {x.iterator for x in loops}
+        program, changing = self.programs[k], {x.iterator for x in self._loops_around(k)}
         for d in str(own.get("threads", "")).split(","):
             if d and program.op(d).kind == "cc" and program.dim(d).size.span.names & changing:
                 tile = tile_of(own, d)
                 own[f"block_{d}"] = max(tile, round_up(int(own[f"block_{d}"]) // _FINER, tile))
 
-    def _is_repeated(self, k: int) -> bool:
-        """Does a program stand in a host loop?"""
-        return bool(iterations.placed(self.lifted.program)[k][1])
+    def _loops_around(self, k: int) -> Loops:
+        """The host loops around a program."""
+        placed = iterations.placed(self.lifted.program)
+        return placed[k if k < len(placed) else self._parts(k - len(placed))[0]][1]
 
     @property
     def space(self) -> Space:
-        """What is searched: the parameters of the programs that take most of the time."""
+        """What is searched: the parameters of the programs that take most of the time.
+
+        Those of programs that a point does not have are as in the default, so that no kernel is met twice.
+        """
         whole = tuning_space(self.programs, self.machine, self.sizes)
         default, costs = self.default, self._costs(self.default)
         ranked = sorted(range(len(costs)), key=lambda k: -costs[k])
@@ -154,22 +211,33 @@ class Plan:
         def values_of(name: str, values: tuple[int | str, ...]) -> tuple[int | str, ...]:
             if name in fixed:
                 return (default[name],)
-            one_thread = _bare(name) == "threads" and self._is_repeated(_number(name))
+            one_thread = _bare(name) == "threads" and bool(self._loops_around(_number(name)))
             more = [default[name], *([""] if one_thread else [])]
             return tuple(dict.fromkeys((*values, *more)))
 
         tiles = tuple((name, _near(name, int(n))) for name, n in default.items() if name.startswith(_TILES))
+        fuse = tuple((f"{_FUSE}{k}", (0, 1)) for k in range(len(self.fusions)))
+        unused = [
+            f"{_FUSE}{k} == {has} or {name} == {default[name]!r}"
+            for k in range(len(self.fusions))
+            for has, numbers in ((0, self._parts(k)), (1, [len(self.lifted.programs) + k]))
+            for name in whole.names if name not in fixed and _number(name) in numbers
+        ]  # fmt: skip
         return Space(
-            (*((name, values_of(name, values)) for name, values in whole.parameters), *tiles),
-            tuple(r for r in whole.restrictions if not fixed & set(_IDENTIFIER.findall(r))),
+            # fusions first: what a point does not have is settled at once
+            (*fuse, *((name, values_of(name, values)) for name, values in whole.parameters), *tiles),
+            (*(r for r in whole.restrictions if not fixed & set(_IDENTIFIER.findall(r))), *unused),
         )
 
     def estimate(self, point: Point) -> float:
         """Seconds, roughly."""
-        return sum(self._costs(point))
+        plan, own = self.formed(point)
+        return sum(plan._costs(own))
 
     def _costs(self, point: Point) -> list[float]:
-        times = iterations.runs(self.lifted.program, self.params)
+        """Seconds of each program, roughly, those too that a point does not have."""
+        runs = iterations.runs(self.lifted.program, self.params)
+        times = [*runs, *(runs[self._parts(k)[0]] for k in range(len(self.fusions)))]
         found = []
         for k, (program, extents) in enumerate(zip(self.programs, self.sizes, strict=True)):
             own = {_bare(name): value for name, value in point.items() if _number(name) == k}
@@ -177,7 +245,9 @@ class Plan:
         return found
 
     def configurations(self, point: Point) -> tuple[Configuration, ...]:
-        return configuration_at(self.programs, self.machine, self.sizes, point)
+        """Of the programs that a point has, in the order of the text."""
+        plan, own = self.formed(point)
+        return configuration_at(plan.programs, plan.machine, plan.sizes, own)
 
     def kernel(self, point: Point, described: bool = True) -> Kernel:
         """The OpenMP kernel with a point of the search space.
@@ -185,6 +255,9 @@ class Plan:
         ``described``: the header names the configuration.  A search leaves that out, so that points that
         give the same code give the same text and are measured once.
         """
+        if self.fusions:
+            plan, point = self.formed(point)
+            return plan.kernel(point, described)
         nest = self.lifted.nest
         configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())
         return emit_openmp(
@@ -277,9 +350,15 @@ def planned(
     lifted: LiftedNest, params: Mapping[str, int], lines: str = "", macros: frozenset[str] = frozenset()
 ) -> Plan:
     """A plan for values of the integer parameters: host loops in blocks where that pays at these."""
-    lifted = replace(lifted, program=_in_blocks(lifted, params))
-    sizes = iterations.sizes_at(lifted.program, params)
-    return Plan(lifted, this_machine(), params, sizes, lines, macros)
+    steps = _in_blocks(lifted, params)
+    # fusions inside of loops whose updates are delayed were found for other programs
+    fusions = tuple(f for f in lifted.fusions if not f.path or steps[f.path[0]] is lifted.program[f.path[0]])
+    lifted = replace(lifted, program=steps)
+    sizes = iterations.sizes_at(steps, params)
+    for f in fusions:
+        first = tuple(programs_of(steps)).index(neighbours(steps, f)[0])
+        sizes += iterations.sizes_at(fused(steps, f), params)[first : first + 1]
+    return Plan(lifted, this_machine(), params, sizes, lines, macros, fusions)
 
 
 def _in_blocks(lifted: LiftedNest, params: Mapping[str, int]) -> tuple[Step, ...]:

@@ -75,8 +75,9 @@ def _index(index: Sequence[Affine]) -> str:
 
 def _low(lifted: LiftedNest) -> Iterator[str]:
     """The loops that the cost model's first choice gives, outermost first."""
-    chosen = plan(lifted)
-    configurations = iter(chosen.configurations(chosen.default))
+    whole = plan(lifted)
+    chosen, default = whole.formed(whole.default)
+    configurations = iter(chosen.configurations(default))
     yield from outline(
         chosen.lifted.program,
         lambda p: "\n".join(_stages(lower(p, next(configurations), chosen.machine).stages)),

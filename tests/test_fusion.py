@@ -195,6 +195,24 @@ OFFERED = {
         ("b",),
         ("b",),
     ),
+    "producer read at several positions": Case(
+        "for (int i = 1; i < n - 1; i++) w[i] = v[i - 1] + 2 * v[i] + i * v[i + 1];"
+        "for (int r = 3; r < n - 1; r++) u[r] = w[r - 2] * w[r - 1] - w[r - 2] + w[r];",
+        ("producer",),
+        (f"reading `w` ((n - 4) {MATRIX}", f"writing `w` ((n - 2) {MATRIX}"),
+        ("w",),
+        ("w",),
+        ("3",),
+    ),
+    "producer at distances known at run time": Case(
+        "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) b[i][j] = a[i][j] * i - j;"
+        "for (int i = 0; i < n - 1; i++) for (int j = 0; j < m - k; j++) if (k >= 0)"
+        " c[i][j] = b[i + 1][j + k];",
+        ("producer",),
+        (f"reading `b` ((n - 1)*(-k + m) {MATRIX}", f"writing `b` (n*m {MATRIX}"),
+        ("b",),
+        ("b",),
+    ),
 }  # fmt: skip
 
 
@@ -251,6 +269,13 @@ NOT_OFFERED = {
     "other kinds of dimensions": (
         f"{SUM} for (int j = 0; j < m; j++) {{ c[0][j] = 0; for (int i = 0; i < n; i++) c[0][j] += a[i][j]; }}"
     ),
+    "producer that lacks points": (
+        f"{ROWS} w[i] = v[i] * 2; for (int i = 0; i < n; i++) u[i] = w[i] + w[i + 1];"
+    ),
+    "producer in columns": (
+        f"{LOOPS} b[i][j] = a[i][j] * 2; for (int i = 0; i < n; i++) for (int j = 0; j < n; j++)"
+        " if (i < m && j < n) c[j][i] = b[j][j];"
+    ),
     "producer that is no temporary": (
         f"{LOOPS} b[i][j] = a[i][j] * 2; {ROWS} for (int j = 0; j < m; j++) u[i] += b[i][j];"
     ),
@@ -262,6 +287,8 @@ def test_not_offered(name: str) -> None:
     found = nest(NOT_OFFERED[name])
     assert len(found.programs) == 2, step_lines(found.program)
     assert found.fusions == ()
+    if "producer" in name and "no temporary" not in name:
+        assert choices(found, ("b", "w")) == ()
 
 
 def test_data_decide_what_is_read() -> None:

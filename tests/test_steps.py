@@ -365,8 +365,11 @@ def test_emitted_steps_equal_the_interpreter(name: str, kind: str, tmp_path: Pat
 
 @pytest.mark.parametrize(
     "name",
-    ["temporary between maps", "two reductions and an epilogue", "producer of fewer dimensions", "epilogue of a scan"],
-)
+    [
+        "temporary between maps", "two reductions and an epilogue", "producer of fewer dimensions",
+        "producer read at several positions", "epilogue of a scan",
+    ],
+)  # fmt: skip
 def test_emitted_fusions_equal_the_interpreter(name: str, tmp_path: Path) -> None:
     found = nest(OFFERED[name].body)
     (fusion,) = choices(found, OFFERED[name].temporaries)
