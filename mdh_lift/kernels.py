@@ -44,6 +44,7 @@ BLOCK = 32  # iterations of a host loop whose updates of what lies outside of th
 _FEWEST_BLOCKS = 3
 _DELAY_PAYS = 4096  # points of an iteration from which on
 _THREADS_PAY = 8192  # points from which on a program that runs often should begin a parallel region
+_SHORT = 2.5e-5  # seconds of a program below which a region for each run costs more than a few percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,28 @@ class Plan:
             if tiles is not None:
                 point |= {f"width_{k}": tiles.width, f"steps_{k}": tiles.steps or 0}
                 self._make_narrow(k, tiles, point)
+        tiled = self.host_tiles(point)
+        for k, loop in self._outermost_loops():
+            point[f"region_{k}"] = int(tiled[k] is None and self._is_short(loop, point))
         return point
+
+    def _outermost_loops(self) -> list[tuple[int, HostLoop]]:
+        """With their numbers among all host loops in the order of the text."""
+        outermost = {id(s) for s in self.lifted.program}
+        loops = enumerate(x for x, _ in iterations.host_loops(self.lifted.program, self.params))
+        return [(k, loop) for k, loop in loops if id(loop) in outermost]
+
+    def _is_short(self, loop: HostLoop, point: Point) -> bool:
+        """Whether one region around a loop pays: threads share all that is in it, for a short time each.
+
+        What one thread does alone is followed by a barrier that it does not need without the region.
+        """
+        inside = {id(leaf) for leaf, _ in leaves((loop,))}
+        own = [k for k, p in enumerate(self.programs) if id(p) in inside]
+        if len(own) < len(inside) or not all(point.get(f"threads{_suffix(k)}") for k in own):
+            return False
+        costs, runs = self._costs(point), iterations.runs(self.lifted.program, self.params)
+        return sum(costs[k] for k in own) < _SHORT * sum(runs[k] for k in own)
 
     def _make_narrow(self, k: int, tiles: HostTiles, point: Point) -> None:
         """Register tiles of one row in the dimension that is cut: parts of it have every length."""
@@ -129,6 +151,11 @@ class Plan:
             found.append(HostTiles(skew, width, None if skew.independent else steps) if fits else None)
         return tuple(found)
 
+    def regions(self, point: Point) -> tuple[bool, ...]:
+        """Of the host loops: is one parallel region around it at a point?"""
+        loops = iterations.host_loops(self.lifted.program, self.params)
+        return tuple(bool(point.get(f"region_{k}", 0)) for k, _ in enumerate(loops))
+
     def _make_finer(self, k: int, own: Point) -> None:
         """Smaller blocks for threads where sizes change in host loops: enough in every iteration."""
         program, loops = iterations.placed(self.lifted.program)[k]
@@ -159,8 +186,9 @@ class Plan:
             return tuple(dict.fromkeys((*values, *more)))
 
         tiles = tuple((name, _near(name, int(n))) for name, n in default.items() if name.startswith(_TILES))
+        regions = tuple((name, (0, 1)) for name in default if name.startswith("region_"))
         return Space(
-            (*((name, values_of(name, values)) for name, values in whole.parameters), *tiles),
+            (*((name, values_of(name, values)) for name, values in whole.parameters), *tiles, *regions),
             tuple(r for r in whole.restrictions if not fixed & set(_IDENTIFIER.findall(r))),
         )
 
@@ -205,6 +233,7 @@ class Plan:
                 nest.params,
                 self.macros,
                 self.host_tiles(point),
+                self.regions(point),
             )
         )
 
