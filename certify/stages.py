@@ -6,6 +6,9 @@
 
 A stage is data: its loops say which points run when and on which thread, ``results`` where a cell waits
 between visits.  All questions are about one or two *visits*: unknown loop coordinates and what they obey.
+
+What runs side by side lies between two barriers.  Whether these end regions of their own or shared loops of
+one region around a host loop (``region_<n>``) changes neither the phases nor their order: nothing here asks.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class CellsText:
         identity = self.function.identity
         p = self.context.names.new("p")
         count = str(product_text([f"({self.slot_count})", f"({self.cell_count})"]))
-        self.out.add("#pragma omp parallel for schedule(static)")
+        self.context.shared_loop(self.out, "static")
         with self.out.block(f"for (long {p} = 0; {p} < {count}; {p}++)"):
             if self.counted:
                 self.out.add(f"{self.flags}[{p}] = 0;")
@@ -306,6 +306,8 @@ class CellsText:
         for d in self.program.hom.dims_of("pw"):
             self.context.at[d.name] = "0"
         with ExitStack() as stack:
+            if not dims:
+                stack.enter_context(self.out.alone(self.context.team))
             self.loops_over(dims, stack, shared=len(dims))
             write()
         self.context.at = saved
@@ -326,9 +328,7 @@ class CellsText:
             lines, head = self.head(loop, v, loops[k + 1 :], rows)
             self.out.add(*lines)
             if k == 0 and shared:
-                collapse = f" collapse({shared})" if shared > 1 else ""
-                schedule = "guided" if rows else "static"
-                self.out.add(f"#pragma omp parallel for{collapse} schedule({schedule})")
+                self.context.shared_loop(self.out, "guided" if rows else "static", shared)
             if k >= shared - 1:
                 stack.enter_context(self.out.block(head))
             else:
@@ -358,8 +358,7 @@ class CellsText:
         rows    constraints of the domain that the loop obeys
         """
         lines, first, end = self.bounds(loop, variable, inner, rows)
-        step = f"{variable} += {loop.size}" if loop.size != 1 else f"{variable}++"
-        return lines, f"for (long {variable} = {first}; {variable} < {end}; {step})"
+        return lines, for_head(loop, variable, first, end)
 
     def bounds(
         self,
@@ -530,6 +529,11 @@ class CellsText:
                 self.out.add(f"{name} {e.op}= {texts[c][len(name) + 2 + len(e.op) :]};")
             else:
                 self.out.add(f"{name} = {texts[c]};")
+
+
+def for_head(loop: Loop, variable: str, first: str, end: str) -> str:
+    step = f"{variable} += {loop.size}" if loop.size != 1 else f"{variable}++"
+    return f"for (long {variable} = {first}; {variable} < {end}; {step})"
 
 
 def all_of(tests: Sequence[str]) -> str:

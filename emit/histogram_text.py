@@ -62,7 +62,9 @@ class HistogramText:
             self._with_copies()
         else:
             total = " * ".join(f"(double){size_name(d)}" for d in self.nest.dims)
-            self.out.add(f"#pragma omp parallel for schedule(static) if ({total} >= {MIN_POINTS})")
+            enough, rows = f"{total} >= {MIN_POINTS}", size_name(self.nest.dims[0])
+            self.context.shared_loop(self.out, "static", 1, enough, MIN_POINTS, [rows])
+            self.context.enough.append(enough)
             self._points(self.nest.dims, None)
 
     # ------------------------------------------------------------------ points

@@ -12,7 +12,8 @@
         ...
     }
 
-Where nothing travels between positions, there are neither blocks of iterations nor borders.
+Where nothing travels between positions, there are neither blocks of iterations nor borders.  With a team, the
+blocks are inside of a region, and its threads share the parts (``omp for``).
 """
 
 from __future__ import annotations
@@ -81,14 +82,21 @@ def part_of(program: MdhProgram, d: str, names: Names) -> Part:
     return Part(part, first, end)
 
 
+def by_one_thread(rows: Sequence[str]) -> list[str]:
+    """Code that begins no regions, being inside of one."""
+    return [row for row in rows if not row.lstrip().startswith("#pragma omp parallel")]
+
+
 Write = Callable[[MdhProgram, int], None]  # a program and its number in the loop
 
 
 class HostTilesText:
     """Writes the tiles of one host loop, whose number of iterations is ``end``."""
 
-    def __init__(self, loop: HostLoop, tiles: HostTiles, names: Names, out: Lines) -> None:
-        self.loop, self.tiles, self.names, self.out = loop, tiles, names, out
+    def __init__(
+        self, loop: HostLoop, tiles: HostTiles, names: Names, out: Lines, team: bool = False
+    ) -> None:
+        self.loop, self.tiles, self.names, self.out, self.team = loop, tiles, names, out, team
         self.programs = [p for p in loop.body if isinstance(p, MdhProgram)]
         self.dims = [
             None if k is None else p.hom.dims[k].name
@@ -98,8 +106,8 @@ class HostTilesText:
         self.position = names.new(f"{next(iter(dims))}_1")
         self.longest = [size_name(d) for d in dims]
 
-    def write(self, end: str, write: Write) -> None:
-        """``write`` writes a program for one thread."""
+    def write(self, end: str, write: Write, region: bool = False) -> None:
+        """``write`` writes a program for one thread; ``region``: all blocks are inside of one."""
         t, steps = self.loop.iterator, self.tiles.steps
         n = self.names.new(f"{t}_positions")
         self.out.add(f"long {n} = {self.longest[0]};")
@@ -108,6 +116,9 @@ class HostTilesText:
         if steps is None:
             self._parts("0", end, "0", write, borders=False)
             return
+        if region:
+            self.team = True
+            self.out.add(f"#pragma omp parallel if ({n} > {self.tiles.width})")
         first, last = self.names.new(f"{t}_1"), self.names.new(f"{t}_end")
         with self.out.block(f"for (long {first} = 0; {first} < {end}; {first} += {steps})"):
             self.out.add(f"const long {last} = {first} + {steps} < {end} ? {first} + {steps} : {end};")
@@ -118,7 +129,10 @@ class HostTilesText:
         t, width, v = self.loop.iterator, self.tiles.width, self.position
         start = str(width) if borders else "0"
         schedule = "static, 1" if is_shaped(self.loop, self.tiles.skew) else "static"
-        self.out.add(f"#pragma omp parallel for schedule({schedule}) if ({self.n} > {width})")
+        if self.team:
+            self.out.add(f"#pragma omp for schedule({schedule})")
+        else:
+            self.out.add(f"#pragma omp parallel for schedule({schedule}) if ({self.n} > {width})")
         with ExitStack() as stack:
             stack.enter_context(self.out.block(f"for (long {v} = {start}; {v} < {self.n}; {v} += {width})"))
             stack.enter_context(self.out.block(f"for (long {t} = {first}; {t} < {last}; {t}++)"))
@@ -126,9 +140,7 @@ class HostTilesText:
             for k, program in enumerate(self.programs):
                 self._program(k, program, zero, write, borders)
             # the parts themselves are what threads share
-            self.out.rows[at:] = [
-                row for row in self.out.rows[at:] if not row.lstrip().startswith("#pragma omp parallel")
-            ]
+            self.out.rows[at:] = by_one_thread(self.out.rows[at:])
 
     def _program(self, k: int, program: MdhProgram, zero: str, write: Write, borders: bool) -> None:
         skew, v, width = self.tiles.skew, self.position, self.tiles.width

@@ -7,7 +7,7 @@ each dimension's index at the place where code is being written.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -56,11 +56,28 @@ class Lines:
         self.indent -= 1
         self.add(tail)
 
+    def place(self, rows: Iterable[str], deeper: int) -> None:
+        """Rows that are indented already, so many levels further in."""
+        self.rows += (row if row.startswith("#") else "  " * deeper + row for row in rows)
+
     def middle(self, text: str) -> None:
         """A line such as ``} else {`` one level further out."""
         self.indent -= 1
         self.add(text)
         self.indent += 1
+
+    @contextmanager
+    def alone(self, team: bool = True) -> Iterator[None]:
+        """What one thread of a team does while the others wait; without a team, what is done."""
+        if not team:
+            yield
+            return
+        with self.block("if (MDH_THREAD == 0)"):
+            at = len(self.rows)
+            yield
+            if any("MDH_STORE(" in row for row in self.rows[at:]):
+                self.add("MDH_STORED();")  # not every barrier orders them
+        self.add("#pragma omp barrier")
 
 
 class Names:
@@ -147,6 +164,8 @@ class Context:
     results: dict[int, str] = field(default_factory=dict)  # component -> text
     allocations: list[Allocation] = field(default_factory=list)
     cache: int | None = None  # bytes from which on arrays do not stay in the caches
+    team: bool = False  # whether all threads of a region around the host loops run what is written
+    enough: list[str] = field(default_factory=list)  # when there is something to share, for each loop that is
     # dimension -> of the tile that is being written: which strip is its own, and the strip's first index
     tiles: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -242,6 +261,30 @@ class Context:
                 return None
             total += c * stride
         return total
+
+    # ------------------------------------------------------------------ threads
+
+    def shared_loop(
+        self, out: Lines, kind: str, depth: int = 1, enough: str = "", few: int = 0, trips: Sequence[str] = ()
+    ) -> None:
+        """The directive of ``depth`` loops that threads share, as a region of its own or in the team's.
+
+        enough   condition under which there is more for them than one thread should do (always, if empty)
+        few      otherwise there are no more iterations than that
+        trips    texts of the loops' numbers of iterations
+
+        alone    #pragma omp parallel for schedule(static) if (points > 32768)
+        a team   #pragma omp for schedule(static, points > 32768 ? (trips + MDH_TEAM - 1)/MDH_TEAM : 32768)
+        """
+        collapse = f" collapse({depth})" if depth > 1 else ""
+        if not self.team:
+            guard = f" if ({enough})" if enough else ""
+            out.add(f"#pragma omp parallel for{collapse} schedule({kind}){guard}")
+            return
+        if enough:
+            some = f"({'*'.join(trips)} + MDH_TEAM - 1)/MDH_TEAM" if kind == "static" else "1"
+            kind += f", {enough} ? {some} : {few}"
+        out.add(f"#pragma omp for{collapse} schedule({kind})")
 
     # ------------------------------------------------------------------ scalar code
 

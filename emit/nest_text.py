@@ -26,6 +26,7 @@ import math
 from contextlib import ExitStack
 
 from emit.c_text import c_type
+from emit.cells_text import for_head
 from emit.kernel_text import (
     Context,
     Lines,
@@ -42,6 +43,7 @@ from mdh_core.expr import (
 )
 
 PARALLEL_WORK = 1 << 15  # points below which threads cost more than they bring
+TEAM_WORK = 1 << 13  # the same where threads have begun and wait for the others in any case
 
 
 class NestText(PacksText):
@@ -299,21 +301,19 @@ class NestText(PacksText):
         """Loops whose iterations are shared; none of their bounds depends on another of them."""
         first, last = self.nest.threads
         bound = self.nest.loops[first:last]
-        pragma = self._parallel_pragma(bound)
-        heads, variables, saved = [], {}, dict(self.context.at)
+        heads, trips, variables, saved = [], [], {}, dict(self.context.at)
         for k, loop in enumerate(bound, first):
             variables[loop.dim] = variable = self._variable(loop)
             others = [x for j, x in enumerate(self.nest.loops[first:], first) if j != k]
-            lines, head = self.head(loop, variable, others, self.outer_rows)
+            lines, start, end = self.bounds(loop, variable, others, self.outer_rows)
             self.out.add(*lines)
             if loop.dim not in self.concatenated:
                 self.slots.append((variable, self.context.at[loop.dim], loop.size, loop.count))
-            heads.append(head)
+            heads.append(for_head(loop, variable, start, end))
+            trips.append(_trip_count(loop, start, end))
         self.context.at |= variables
         self.began |= variables  # cells before them are another thread's
-        self.parallel = bool(pragma)
-        if pragma:
-            self.out.add(pragma)
+        self._share(bound, trips)
         with ExitStack() as stack:
             for head in heads[:-1]:
                 self.out.add(head)
@@ -335,8 +335,8 @@ class NestText(PacksText):
         self.context.at = saved
         self.slots.clear()
 
-    def _parallel_pragma(self, bound: tuple[Loop, ...]) -> str:
-        """The directive of the thread loops; empty where the whole work is known to be too little.
+    def _share(self, bound: tuple[Loop, ...], trips: list[str]) -> None:
+        """Writes the directive of the thread loops; nothing where the whole work is known to be too little.
 
         Parts whose cost varies (loops and calls inside the scalar function, parts of a triangle) are handed
         out as threads get free; that changes who computes a part, never what is combined with what.
@@ -346,17 +346,18 @@ class NestText(PacksText):
         uneven = not straight_line(scalar.body) or any(
             isinstance(n, Call) for e in scalar.results for n in walk(e)
         )
-        least = PARALLEL_WORK // (64 if uneven else 1)
+        least = (TEAM_WORK if self.context.team else PARALLEL_WORK) // (64 if uneven else 1)
         known = [d.size.constant for d in dims]
-        condition = " if (" + "*".join(f"(double){size_name(d.name)}" for d in dims) + f" > {least})"
+        enough = "*".join(f"(double){size_name(d.name)}" for d in dims) + f" > {least}"
         if None not in known:
             if math.prod(n or 0 for n in known) <= least:
-                return ""
-            condition = ""
-        collapse = f" collapse({len(bound)})" if len(bound) > 1 else ""
+                return
+            enough = ""
         shaped = any(r.names & {x.dim for x in bound} for r in self.domain.rows)
-        schedule = "dynamic" if uneven or shaped else "static"
-        return f"#pragma omp parallel for{collapse} schedule({schedule}){condition}"
+        kind = "dynamic" if uneven or shaped else "static"
+        self.context.shared_loop(self.out, kind, len(bound), enough, least, trips)
+        self.context.enough.append(enough)
+        self.parallel = True
 
     # ------------------------------------------------------------------ the local tile
 
@@ -449,3 +450,9 @@ class NestText(PacksText):
 
     def _version(self, inner: tuple[Loop, ...], full: bool, vectors: Vectors | None) -> None:
         Tile(self, inner, full, vectors).write()
+
+
+def _trip_count(loop: Loop, start: str, end: str) -> str:
+    """C text of how often a loop runs."""
+    span = end if start == "0" else f"{end} - {start}"
+    return f"(({span} + {loop.size - 1})/{loop.size})" if loop.size != 1 else f"({span})"

@@ -68,8 +68,9 @@ class PacksText(VectorsText):
         variables = [context.names.new(f"c{d}") for d in range(len(pack.extents))]
         at = {v: v if b == "0" else f"{b} + {v}" for v, b in zip(variables, bases, strict=True)}
         with ExitStack() as loops:
-            if pack.at < self.nest.threads[0]:  # shared
-                out.add("#pragma omp parallel for schedule(static)")
+            # right before the threads' loops, one thread does it, if not a team
+            if pack.at < self.nest.threads[0] + context.team:
+                context.shared_loop(out, "static")
             if pack.strip is None:
                 self._copy_cells(pack, replace(target, base=()), lengths, at)
             else:
@@ -84,7 +85,8 @@ class PacksText(VectorsText):
         context, out, name = self.context, self.out, self.context.names.new(f"{pack.buffer}_tile")
         t = self.program.buffer(pack.buffer).type
         private = pack.at >= self.nest.threads[1] > self.nest.threads[0]
-        if not pack.heap and (private or pack.cells * t.size <= 1 << 14):
+        small = pack.cells * t.size <= 1 << 14 and not context.team  # a variable would be each thread's own
+        if not pack.heap and (private or small):
             out.add(f"{c_type(t)} {name}[{pack.cells}] __attribute__((aligned(64)));")
             return name
         memory, each = context.names.new(f"{pack.buffer}_memory"), room(pack.cells, t.size)

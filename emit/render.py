@@ -12,7 +12,7 @@ import functools
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -31,7 +31,7 @@ from emit.host_text import (
     raw_strides,
     tightest,
 )
-from emit.host_tiles_text import HostTilesText
+from emit.host_tiles_text import HostTilesText, by_one_thread
 from emit.kernel_text import Allocation, Context, Lines, Names
 from emit.linear_text import LinearText
 from emit.nest_text import NestText
@@ -39,7 +39,7 @@ from emit.prefix_text import SIZES, shift_macros
 from emit.scan_text import ScanText
 from lowering.host_tiles import HostTiles
 from lowering.loops import size_name
-from lowering.lower import HistogramNest, Lowered, Nest, is_linear_recurrence, lower
+from lowering.lower import HistogramNest, Lowered, Nest, Stage, is_linear_recurrence, lower, may_join_a_team
 from lowering.machine import Machine
 from lowering.parameters import Configuration
 from mdh_core.combine import CC
@@ -62,7 +62,7 @@ from mdh_core.expr import (
     variables,
     walk,
 )
-from mdh_core.ir import Buffer, Dim, HostLoop, MdhProgram, Param, Sequential, Size, Step
+from mdh_core.ir import Buffer, Dim, HostLoop, MdhProgram, Param, Sequential, Size, Step, programs_of
 from mdh_core.polytope import rows_of
 
 MAX_TEMPORARY_BYTES = 4 << 30  # more than this in one temporary: decline
@@ -82,6 +82,7 @@ class KernelRequest:
     params        what sizes of host loops may mention besides the parameters of the programs
     taken         names that the kernel's own variables must not have (macros of the file)
     host_tiles    tiles of the host loops, in the order of the text; None for those that have none
+    regions       of the host loops in that order: should an outermost one be inside of one parallel region?
     """
 
     name: str
@@ -97,6 +98,7 @@ class KernelRequest:
     params: tuple[Param, ...] = ()
     taken: frozenset[str] = frozenset()
     host_tiles: tuple[HostTiles | None, ...] = ()
+    regions: tuple[bool, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +165,8 @@ def emit_openmp(request: KernelRequest) -> Kernel:
             keeps=_uses(text, "MDH_KEEP("),
             macros=[x for n in SIZES if _uses(text, f"MDH_LAST_{n}(") for x in shift_macros(n)],
             stores=_uses(text, "MDH_STORE("),
-            threads=_uses(text, "*MDH_THREAD"),
+            threads=_uses(text, "MDH_THREAD"),
+            team=_uses(text, "MDH_TEAM"),
         )
     )
     call = f"{request.name}({', '.join([*map(_argument, params), *(_address(b, written) for b in buffers)])})"
@@ -183,12 +186,14 @@ class _Body:
         self.renamed = sorted(_WRITTEN_OUT & request.taken)
         self.configurations = iter(request.configurations)
         self.host_tiles = iter(request.host_tiles)
+        self.regions = iter(request.regions)
         self.names = Names(_taken_names(request, steps))
         self.body = Lines()
         self.allocations: list[Allocation] = []
         self.maxima: dict[str, str] = {}  # value -> variable: sizes that hold in all iterations
         self.lowered: list[Lowered] = []
         self.tiled: list[tuple[HostLoop, HostTiles]] = []
+        self.enough: list[str] = []  # when there is work for a team in some iteration: any of these
 
     def write(self) -> None:
         self._steps(self.steps, ())
@@ -199,32 +204,76 @@ class _Body:
 
     def _steps(self, steps: tuple[Step, ...], loops: Loops) -> None:
         for s in steps:
-            match s:
-                case MdhProgram():
-                    self._program(s, loops)
-                case HostLoop():
-                    self._host_loop(s, loops)
-                case Sequential():
-                    SequentialText(_with_iterators(s, loops), self.names, self.body).write()
+            self._step(s, loops, team=False)
 
-    def _host_loop(self, loop: HostLoop, loops: Loops) -> None:
+    def _step(self, s: Step, loops: Loops, team: bool) -> bool:
+        """One step; whether threads of the team share loops in it."""
+        match s:
+            case MdhProgram():
+                return self._write_program(s, next(self.configurations), loops, team)
+            case HostLoop():
+                return self._host_loop(s, loops, team)
+            case Sequential():
+                SequentialText(_with_iterators(s, loops), self.names, self.body).write()
+                return False
+
+    def _steps_of_team(self, steps: tuple[Step, ...], loops: Loops) -> bool:
+        """Steps that all threads go through: what is not shared is done by one of them.
+
+        False, and the steps as they are, where none is shared.
+        """
+        pieces = []
+        for s in steps:
+            body, self.body = self.body, Lines(self.body.indent)
+            pieces.append((self._step(s, loops, team=True), self.body.rows))
+            self.body = body
+        some = any(shared for shared, _ in pieces)
+        for shared, group in itertools.groupby(pieces, key=lambda piece: piece[0]):
+            rows = [row for _, piece in group for row in piece]
+            with self.body.alone(some and not shared and bool(rows)):
+                self.body.place(rows, int(some and not shared))
+        return some
+
+    def _host_loop(self, loop: HostLoop, loops: Loops, team: bool) -> bool:
         t, end = loop.iterator, _size_text(loop.size)
         if loop.size.step != 1:
             name = self.names.new(size_name(t))
             self.body.add(f"const long {name} = {end};")
             end = name
-        tiles = next(self.host_tiles, None)
-        if tiles is not None and self._tiled(loop, tiles, loops, end):
-            return
+        tiles, begins = next(self.host_tiles, None), next(self.regions, False) and not loops
+        if tiles is not None and self._tiled(loop, tiles, loops, end, team, begins):
+            return team
+        at = len(self.body.rows)
+        if begins := begins and self._may_be_one_region(loop):
+            self.enough.clear()
         with self.body.block(f"for (long {t} = 0; {t} < {end}; {t}++)"):
-            at = len(self.body.rows)
-            self._steps(loop.body, (*loops, loop))
-            used = _identifiers(self.body.rows[at:])
-            lines = _size_lines(leaves(loop.body, (*loops, loop)), len(loops) + 1)
+            inside = len(self.body.rows)
+            scoped = (*loops, loop)
+            if team or begins:
+                shared = self._steps_of_team(loop.body, scoped)
+            else:
+                shared = False
+                self._steps(loop.body, scoped)
+            used = _identifiers(self.body.rows[inside:])
+            lines = _size_lines(leaves(loop.body, scoped), len(loops) + 1)
             pad = "  " * self.body.indent
-            self.body.rows[at:at] = [pad + line for name, line in lines.items() if name in used]
+            self.body.rows[inside:inside] = [pad + line for name, line in lines.items() if name in used]
+        if begins and shared:
+            self.body.rows.insert(at, f"#pragma omp parallel{_if_any(self.enough)}")
+        return shared
 
-    def _tiled(self, loop: HostLoop, tiles: HostTiles, loops: Loops, end: str) -> bool:
+    def _may_be_one_region(self, loop: HostLoop) -> bool:
+        """Whether no program of the loop needs a region of its own."""
+        self.configurations, chosen = itertools.tee(self.configurations)
+        return all(
+            may_join_a_team(stage)
+            for p, c in zip(programs_of((loop,)), chosen, strict=False)
+            for stage in lower(p, c, self.machine).stages
+        )
+
+    def _tiled(
+        self, loop: HostLoop, tiles: HostTiles, loops: Loops, end: str, team: bool, begins: bool
+    ) -> bool:
         """The tiles of a loop; False, and nothing written, where a program needs memory of its own."""
         chosen, self.configurations = itertools.tee(self.configurations)
         own = [c for _, c in zip(loop.body, chosen, strict=False)]
@@ -235,9 +284,10 @@ class _Body:
         scoped = (*loops, loop)
 
         def write(program: MdhProgram, k: int) -> None:
-            self._write_program(program, own[k], scoped)
+            self._write_program(program, own[k], scoped, team=False)
 
-        HostTilesText(loop, tiles, self.names, self.body).write(end, write)
+        text = HostTilesText(loop, tiles, self.names, self.body, team)
+        text.write(end, write, begins)
         rows, self.body = self.body.rows, body
         fits = len(self.allocations) == before[1]
         del self.lowered[before[0] :], self.allocations[before[1] :]
@@ -245,6 +295,8 @@ class _Body:
             return False
         self.body.rows += rows
         self.tiled.append((loop, tiles))
+        if team:
+            self.enough += (_at_most(f"{n} > {tiles.width}", programs, loops) for n in text.longest)
         for p in programs:  # what the certificate is about: the tiles are parts of these
             k = len(self.lowered)
             self.lowered.append(
@@ -252,40 +304,87 @@ class _Body:
             )
         return True
 
-    def _program(self, program: MdhProgram, loops: Loops) -> None:
-        self._write_program(program, next(self.configurations), loops)
-
-    def _write_program(self, program: MdhProgram, configuration: Configuration, loops: Loops) -> None:
+    def _write_program(
+        self, program: MdhProgram, configuration: Configuration, loops: Loops, team: bool
+    ) -> bool:
+        """A program; whether the team shares its loops.  What it would not is written for one thread."""
         k = len(self.lowered)
         low = lower(program, configuration, self.machine, tag=str(k) if k else "")
         self.lowered.append(low)
-        at = len(self.body.rows)
-        allocations = [_temporary(t) for t in low.temporaries]
-        with _unless_nothing_is_scanned(program, self.names, self.body):
-            for stage in low.stages:
-                context = Context(stage.program, self.names, cache=self.machine.last)
-                if isinstance(stage, Nest):
-                    NestText(stage, context, self.body).write()
-                elif isinstance(stage, HistogramNest):
-                    HistogramText(stage, context, self.body).write()
-                else:
-                    scan_text = LinearText if is_linear_recurrence(stage.program) else ScanText
-                    scan_text(stage, context, self.body).write()
-                allocations += context.allocations
+        at, taken = len(self.body.rows), set(self.names.taken)
+        allocations, enough = self._stages(program, low, team)
+        if team and not enough:
+            self.names.taken = taken
+            del self.body.rows[at:]
+            allocations, _ = self._stages(program, low, team=False)
+            self.body.rows[at:] = by_one_thread(self.body.rows[at:])
         self.body.rows[at:] = _without_dead_constants(self.body.rows[at:])
-        self.allocations += [self._for_all_iterations(a, program, loops) for a in allocations]
+        self.allocations += [
+            replace(a, count=_at_most(a.count, [program], loops, self._maximum)) for a in allocations
+        ]
+        self.enough += (_at_most(e, [program], loops) for e in enough)
+        return team and bool(enough)
 
-    def _for_all_iterations(self, a: Allocation, program: MdhProgram, loops: Loops) -> Allocation:
-        """The allocation with the greatest values of sizes that change in host loops."""
-        count = a.count
-        for d in program.hom.dims:
-            name = size_name(d.name)
-            if _depth(d.size, loops) and name in _identifiers([count]):
-                text = _size_text(largest_size(d.size, loops))
-                if text not in self.maxima:
-                    self.maxima[text] = self.names.new(f"{name}_max")
-                count = re.sub(rf"\b{name}\b", self.maxima[text], count)
-        return replace(a, count=count)
+    def _stages(self, program: MdhProgram, low: Lowered, team: bool) -> tuple[list[Allocation], list[str]]:
+        """The stages of a program: memory that they need, when those that a team shares have work for it."""
+        allocations = [_temporary(t) for t in low.temporaries]
+        enough: list[str] = []
+        with _unless_nothing_is_scanned(program, self.names, self.body, team):
+            for stage in low.stages:
+                at, taken = len(self.body.rows), set(self.names.taken)
+                context = self._stage(stage, team)
+                if team and not context.enough:
+                    self.names.taken = taken
+                    del self.body.rows[at:]
+                    with self.body.alone():
+                        inside = len(self.body.rows)
+                        context = self._stage(stage, team=False)
+                        self.body.rows[inside:] = by_one_thread(self.body.rows[inside:])
+                allocations += context.allocations
+                enough += context.enough if team else []
+        return allocations, enough
+
+    def _stage(self, stage: Stage, team: bool) -> Context:
+        context = Context(stage.program, self.names, cache=self.machine.last, team=team)
+        if isinstance(stage, Nest):
+            NestText(stage, context, self.body).write()
+        elif isinstance(stage, HistogramNest):
+            HistogramText(stage, context, self.body).write()
+        else:
+            scan_text = LinearText if is_linear_recurrence(stage.program) else ScanText
+            scan_text(stage, context, self.body).write()
+        return context
+
+    def _maximum(self, name: str, value: str) -> str:
+        """The variable that holds the greatest value of a size."""
+        if value not in self.maxima:
+            self.maxima[value] = self.names.new(f"{name}_max")
+        return self.maxima[value]
+
+
+def _at_most(
+    text: str,
+    programs: Iterable[MdhProgram],
+    loops: Loops,
+    maximum: Callable[[str, str], str] = lambda _, value: f"({value})",
+) -> str:
+    """A text over sizes with the greatest values of those that change in host loops.
+
+    maximum   what stands for one, given the name of the size and the value; in directives, the value:
+              compilers that leave these out would say that a variable is not used
+    """
+    for d in (d for p in programs for d in p.hom.dims):
+        name = size_name(d.name)
+        if _depth(d.size, loops) and name in _identifiers([text]):
+            value = maximum(name, _size_text(largest_size(d.size, loops)))
+            text = re.sub(rf"\b{name}\b", value, text)
+    return text
+
+
+def _if_any(conditions: Iterable[str]) -> str:
+    """The clause of a region that has several threads where any of the conditions holds; empty: always."""
+    found = list(dict.fromkeys(conditions))
+    return "" if "" in found else f" if ({' || '.join(found)})"
 
 
 def _with_iterators(s: Sequential, loops: Loops) -> Sequential:
@@ -300,7 +399,9 @@ def _depth(size: Size, loops: Loops) -> int:
 
 
 @contextmanager
-def _unless_nothing_is_scanned(program: MdhProgram, names: Names, body: Lines) -> Iterator[None]:
+def _unless_nothing_is_scanned(
+    program: MdhProgram, names: Names, body: Lines, team: bool
+) -> Iterator[None]:
     """A scan beside a reduction or another scan's final value, these being empty, is its initial value."""
     combined = [d for d, op in zip(program.hom.dims, program.hom.combine, strict=True) if op.kind != "cc"]
     stores = program.out.stores
@@ -320,7 +421,8 @@ def _unless_nothing_is_scanned(program: MdhProgram, names: Names, body: Lines) -
             hom=replace(program.hom, dims=tuple(left), combine=kinds),
             out=replace(program.out, stores=kept),
         )
-        text = NestText(Nest(cells, (), (0, 0), 0, 0, (), "direct"), Context(cells, names), body)
+        context = Context(cells, names, team=team)
+        text = NestText(Nest(cells, (), (0, 0), 0, 0, (), "direct"), context, body)
         if text.stored_if_empty:
             with body.block(f"if ({empty})"):
                 text.every_cell(initial_only=True)

@@ -69,6 +69,7 @@ class ScanText:
         rows = [d for d in self.program.hom.dims_of("cc") if d.name in self.scan.rows]
         others = [d for d in self.program.hom.dims_of("cc") if d.name not in self.scan.rows]
         self.cells.loops_over((*rows, *others), stack, shared=len(rows))
+        self.context.enough += [""] if rows else []
 
     @property
     def masks(self) -> dict[str, str]:

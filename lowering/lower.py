@@ -115,6 +115,20 @@ class HistogramNest:
 Stage = Nest | ScanNest | HistogramNest
 
 
+def may_join_a_team(stage: Stage) -> bool:
+    """Whether threads that run already, those of a region around a host loop, can share the stage's loops.
+
+    Blocks of a scan and copies of a histogram's cells have values that belong to a region of their own.
+    """
+    match stage:
+        case Nest():
+            return True
+        case ScanNest(block=block):
+            return block is None
+        case HistogramNest(copies=copies):
+            return not copies
+
+
 @dataclass(frozen=True, slots=True)
 class Lowered:
     stages: tuple[Stage, ...]

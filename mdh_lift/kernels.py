@@ -41,12 +41,14 @@ _TUNED = 3  # programs of a nest that are searched at once
 _MATTERS = 0.05  # share of the time from which on a program is searched
 _TILES = ("width_", "steps_")  # parameters of host loops
 _FUSE = "fuse_"  # whether neighbours are one program
-_OF_NEST = (*_TILES, _FUSE)
+_REGION = "region_"  # whether one parallel region is around a host loop
+_OF_NEST = (*_TILES, _FUSE, _REGION)
 _FINER = 12  # times as many blocks of sizes that change
 BLOCK = 32  # iterations of a host loop whose updates of what lies outside of them are one product
 _FEWEST_BLOCKS = 3
 _DELAY_PAYS = 4096  # points of an iteration from which on
 _THREADS_PAY = 8192  # points from which on a program that runs often should begin a parallel region
+_SHORT = 2.5e-5  # seconds of a program below which a region for each run costs more than a few percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class Plan:
             if tiles is not None:
                 point |= {f"width_{k}": tiles.width, f"steps_{k}": tiles.steps or 0}
                 point |= {n: 1 for n in plan._rows_of_cut(k, tiles, numbers) if n in point}
-        return point
+        return point | plan._usual_regions(self.formed(point)[1])
 
     @property
     def starts(self) -> list[Point]:
@@ -131,6 +133,28 @@ class Plan:
             return False
         costs = self._costs(point)
         return costs[len(self.lifted.programs) + k] < sum(costs[n] for n in self._parts(k))
+
+    def _usual_regions(self, point: Point) -> Point:
+        """Whether one parallel region is around each of the outermost host loops."""
+        tiled = self.host_tiles(point)
+        outermost = {id(s) for s in self.lifted.program}
+        loops = enumerate(x for x, _ in iterations.host_loops(self.lifted.program, self.params))
+        return {
+            f"{_REGION}{k}": int(tiled[k] is None and self._is_short(loop, point))
+            for k, loop in loops if id(loop) in outermost
+        }  # fmt: skip
+
+    def _is_short(self, loop: HostLoop, point: Point) -> bool:
+        """Whether one region around a loop pays: threads share all that is in it, for a short time each.
+
+        What one thread does alone is followed by a barrier that it does not need without the region.
+        """
+        inside = {id(leaf) for leaf, _ in leaves((loop,))}
+        own = [k for k, p in enumerate(self.programs) if id(p) in inside]
+        if len(own) < len(inside) or not all(point.get(f"threads{_suffix(k)}") for k in own):
+            return False
+        costs, runs = self._costs(point), iterations.runs(self.lifted.program, self.params)
+        return sum(costs[k] for k in own) < _SHORT * sum(runs[k] for k in own)
 
     def _rows_of_cut(self, k: int, tiles: HostTiles, numbers: Sequence[int]) -> Iterator[str]:
         """Parameters of rows in the dimension that is cut: one row, as parts of it have every length.
@@ -183,6 +207,11 @@ class Plan:
             found.append(HostTiles(skew, width, None if skew.independent else steps) if fits else None)
         return tuple(found)
 
+    def regions(self, point: Point) -> tuple[bool, ...]:
+        """Of the host loops: is one parallel region around it at a point?"""
+        loops = iterations.host_loops(self.lifted.program, self.params)
+        return tuple(bool(point.get(f"{_REGION}{k}", 0)) for k, _ in enumerate(loops))
+
     def _make_finer(self, k: int, own: Point) -> None:
         """Smaller blocks for threads where sizes change in host loops: enough in every iteration."""
         program, changing = self.programs[k], {x.iterator for x in self._loops_around(k)}
@@ -217,15 +246,16 @@ class Plan:
 
         tiles = tuple((name, _near(name, int(n))) for name, n in default.items() if name.startswith(_TILES))
         fuse = tuple((f"{_FUSE}{k}", (0, 1)) for k in range(len(self.fusions)))
+        regions = tuple((name, (0, 1)) for name in default if name.startswith(_REGION))
         unused = [
             f"{_FUSE}{k} == {has} or {name} == {default[name]!r}"
             for k in range(len(self.fusions))
             for has, numbers in ((0, self._parts(k)), (1, [len(self.lifted.programs) + k]))
             for name in whole.names if name not in fixed and _number(name) in numbers
         ]  # fmt: skip
+        own = tuple((name, values_of(name, values)) for name, values in whole.parameters)
         return Space(
-            # fusions first: what a point does not have is settled at once
-            (*fuse, *((name, values_of(name, values)) for name, values in whole.parameters), *tiles),
+            (*fuse, *own, *tiles, *regions),  # what a point does not have is settled at once
             (*(r for r in whole.restrictions if not fixed & set(_IDENTIFIER.findall(r))), *unused),
         )
 
@@ -278,6 +308,7 @@ class Plan:
                 nest.params,
                 self.macros,
                 self.host_tiles(point),
+                self.regions(point),
             )
         )
 

@@ -21,7 +21,7 @@ from lowering.parameters import Configuration
 from mdh_core.evaluate import Value
 from mdh_core.expr import INT64, Affine, Expr, Function, RecordType, Type, Var, stmt_exprs, walk
 from mdh_core.interpreter import BufferValue, same
-from mdh_core.ir import MdhProgram, Param
+from mdh_core.ir import HostLoop, MdhProgram, Param, Size
 
 FLAGS = (
     "-O1", "-fopenmp", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-tautological-compare",
@@ -31,13 +31,17 @@ CANARY = 64
 
 @dataclass(frozen=True)
 class Case:
-    """A program, one configuration, values of its parameters, and its buffers before the run."""
+    """A program, one configuration, values of its parameters, and its buffers before the run.
+
+    in_region   it stands in a host loop of one iteration, which is inside of one parallel region
+    """
 
     program: MdhProgram
     configuration: Configuration
     params: Mapping[str, Value]
     buffers: Mapping[str, BufferValue]
     machine: Machine = GENERIC
+    in_region: bool = False
 
 
 def with_extents(
@@ -131,7 +135,10 @@ def program_text(cases: list[Case]) -> str:
             fields = " ".join(f"{c_type(t)} {n};" for n, t in r.fields)
             out += [f"#define {r.name} {r.name}_{k}", f"typedef struct {{ {fields} }} {r.name};"]
         out += [function_text(f, p.functions).replace(f"{f.name}(", f"{f.name}(") for f in p.functions]
-        request = KernelRequest(f"kernel_{k}", p.name, (p,), (case.configuration,), case.machine)
+        steps = (HostLoop("turn", Size(Affine.number(1)), (p,)),) if case.in_region else (p,)
+        request = KernelRequest(
+            f"kernel_{k}", p.name, steps, (case.configuration,), case.machine, regions=(case.in_region,)
+        )
         kernel = emit_openmp(request)
         out.append(kernel.text)
         run = [f"static void case_{k}(void) {{"]

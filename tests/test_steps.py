@@ -126,6 +126,7 @@ def kernel_of(
     machine: Machine = GENERIC,
     name: str = "kernel",
     host_tiles: tuple[HostTiles | None, ...] = (),
+    regions: tuple[bool, ...] = (),
 ) -> Kernel:
     known = {n: Param(n, INT32, n) for n in case.params}
     return emit_openmp(
@@ -138,6 +139,7 @@ def kernel_of(
             temporaries=case.temporaries,
             params=tuple(known.values()),
             host_tiles=host_tiles,
+            regions=regions,
         )
     )
 
