@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -32,10 +31,10 @@ from mdh_core.interpreter import integers, run
 from mdh_core.ir import MdhProgram
 from mdh_core.source import SourceFile
 from tests.catalogue import CATALOGUE, EVERYTHING, binary, product, program, small_params, x
+from tests.compilers import COMPILERS
 from tests.emitted import FLAGS, Case, check, with_constant_sizes, with_extents
 from tests.strategies import buffers_for, copy_of, programs, sizes_for
 
-COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
 WIDE = (*FLAGS, "-O2", "-march=native")
 SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fopenmp")
 
