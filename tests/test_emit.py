@@ -322,7 +322,8 @@ def test_operands_that_run_backwards(p: MdhProgram, compiler: str, tmp_path: Pat
             vectors += "vector_size" in text
     assert vectors > 1
     check(cases, tmp_path, compiler=compiler, flags=WIDE)
-    check(cases, tmp_path, compiler=compiler, flags=SANITIZERS)
+    if compiler == "gcc":  # both would find the same
+        check(cases, tmp_path, compiler=compiler, flags=SANITIZERS)
 
 
 TICKET = program("ticket", "i:N j:N", "cc cc", {"O": INT32, "I": INT32}, "I[i, j]", "O[i, j]", (x(0, INT32),), domain="j < i")
