@@ -1247,9 +1247,9 @@ def test_corpus_is_read(path):
 @pytest.mark.parametrize("path", CORPUS, ids=lambda p: p.stem)
 def test_corpus_reads_the_same_with_every_compiler(path):
     source = SourceFile(path.name, path.read_bytes())
-    mine = read(source, CompileCommand("cc", directory=str(path.parent)))
-    for compiler in COMPILERS:
-        assert read(source, CompileCommand(compiler, directory=str(path.parent))) == mine
+    first, *others = (CompileCommand(c, directory=str(path.parent)) for c in COMPILERS)
+    mine = read(source, first)
+    assert all(read(source, other) == mine for other in others)
 
 
 def _well_formed(one: LoopNest, data: bytes) -> None:
