@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -245,12 +246,19 @@ def _compile(
 
 def _driver(directory: Path) -> Path:
     made = directory / "serve.o"
-    if not made.exists():
-        source = directory / "serve.c"
+    made.write_bytes(_driver_object())
+    return made
+
+
+@functools.cache
+def _driver_object() -> bytes:
+    """The same for all cases and peers."""
+    with tempfile.TemporaryDirectory(prefix="mdh-lift-bench-") as scratch:
+        source, made = Path(scratch, "serve.c"), Path(scratch, "serve.o")
         end = Path(__file__).with_name("serve.c").read_bytes()
         source.write_bytes(b"#define main mdh_driver_main\n" + driver_text() + b"\n" + end)
         subprocess.run(["gcc", "-O2", "-w", "-c", str(source), "-o", str(made)], check=True)
-    return made
+        return made.read_bytes()
 
 
 @functools.cache

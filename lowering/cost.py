@@ -7,6 +7,7 @@ bytes of all buffers over the bandwidth; copies and strided reads are added.  Go
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,9 @@ from lowering.facts import (
     histogram_threads,
     is_readable_beyond,
     lane_counts,
+    longest_row,
     packable,
+    read_dims,
     row_counts,
     row_dims,
     store_strides,
@@ -35,7 +38,7 @@ from lowering.machine import Machine
 from lowering.packs import PRIVATE_BYTES
 from lowering.parameters import input_buffers, why_not_legal
 from lowering.point import Point, configuration_of, dims_around, own_values, round_up, tile_of, tile_order
-from lowering.traffic import moved, uses
+from lowering.traffic import Moved, moved, uses
 from mdh_core.expr import Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.ir import MdhProgram
 
@@ -58,10 +61,16 @@ def default_point(
     out: Point = {}
     for k, (p, n) in enumerate(zip(programs, sizes, strict=True)):
         suffix = "" if k == 0 else f"_at{k}"
-        f = facts(p, n)
-        best = next((x for x in _ranked(f, machine) if _is_legal(f, machine, x)), {})
-        out |= {name + suffix: value for name, value in best.items()}
+        out |= {name + suffix: value for name, value in _first_choice(p, machine, tuple(n.items()))}
     return out
+
+
+@functools.lru_cache(maxsize=256)
+def _first_choice(
+    program: MdhProgram, machine: Machine, sizes: tuple[tuple[str, int], ...]
+) -> tuple[tuple[str, int | str], ...]:
+    f = facts(program, dict(sizes))
+    return tuple(next((x for x in _ranked(f, machine) if _is_legal(f, machine, x)), {}).items())
 
 
 def _is_legal(f: Facts, machine: Machine, point: Point) -> bool:
@@ -74,18 +83,23 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
     if form is not None:
         points: list[Point] = [{"threads": d} for d in histogram_threads(f, form)]
         return sorted(points, key=lambda x: _cost(f, machine, x))
+
+    @functools.cache
+    def made(seed: _Seed) -> Point:
+        return _seed(f, machine, seed)
+
     first, *others = (threads[:8] if (threads := thread_choices(f)) else ("",))
     found = [_Seed(first, *shape) for shape in _shapes(f, machine)]
     if len(found) > 192:
 
         def quickly(seed: _Seed) -> float:
-            made = _arithmetic(f, machine, _seed(f, machine, seed))
-            return made.seconds + made.copied / made.balance
+            found = _arithmetic(f, machine, made(seed))
+            return found.seconds + found.copied / found.balance
 
         found = sorted(dict.fromkeys(found), key=quickly)[:192]
 
     def best(seeds: Sequence[_Seed], count: int) -> list[_Seed]:
-        return sorted(dict.fromkeys(seeds), key=lambda x: _cost(f, machine, _seed(f, machine, x)))[:count]
+        return sorted(dict.fromkeys(seeds), key=lambda x: _cost(f, machine, made(x)))[:count]
 
     found = best(found, 24)
     orders = range(min(math.factorial(len(f.cc)), 6))
@@ -104,7 +118,7 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
         for x, t, n in itertools.product(found, (first, *others), longest)
         for w in ((512, 2048) if f.pw and not x.packed and f.sizes.get(x.vector, 0) > 512 else (512,))
     ]
-    return [_seed(f, machine, x) for x in best(found, len(found))] or [{}]
+    return [made(x) for x in best(found, len(found))] or [{}]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +226,7 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
             block = round_up(-(-per_core // pieces), tile) if per_core >= tile else tile
             point[f"block_{d}"] = max(tile, block)
         else:
-            row = _longest_row(f, machine, d) if slides else widest if d == vector else 512
+            row = longest_row(f, machine.l2, d) if slides else widest if d == vector else 512
             point[f"block_{d}"] = max(tile, min(round_up(n, tile), row // tile * tile))
     for d in f.pw:
         n = f.sizes[d]
@@ -232,22 +246,6 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
     return _fitting(f, machine, point) if packed else point
 
 
-def _longest_row(f: Facts, machine: Machine, d: str) -> int:
-    """Elements in ``d`` of which all rows that a point touches fit into half of the second cache.
-
-    Rows that one iteration of the loop around shares with the next then stay there, and hardware that fetches
-    ahead has long rows to follow.
-    """
-    used = [(a.buffer, a.index) for a in f.program.inp.accesses]
-    used += [(s.buffer, s.index) for s in f.program.out.stores]
-    rows = {(b, tuple(x for x in index if not x.coefficient(d))) for b, index in used}
-    total = 0
-    for b, index in rows:
-        window = {p for x in index for p in x.names if p in f.pw}
-        total += f.program.buffer(b).type.size * math.prod(f.sizes[p] for p in window)
-    return max(64, machine.l2 // 2 // max(1, total))
-
-
 def _is_uneven(f: Facts) -> bool:
     """Whether equal blocks may cost very different times: domains, loops and calls in the scalar function."""
     scalar = f.program.hom.scalar
@@ -261,8 +259,7 @@ def _fitting(f: Facts, machine: Machine, point: Point) -> Point:
     """Blocks halved until the packed tiles fit where they are kept."""
     copied = [b for b in input_buffers(f.program) if point.get(f"pack_{b}", "no") != "no"]
     for b in sorted(copied, key=lambda b: -_box(f, point, b)):
-        access = next(a for a in f.program.inp.accesses if a.buffer == b)
-        used = [d for d in f.cc if any(x.coefficient(d) for x in access.index)]
+        used = [d for d in f.cc if d in read_dims(f, b)]
         for _ in range(12):
             if point.get(f"pack_{b}", "no") == "no" or _pack(f, machine, point, b) is not None or not used:
                 break
@@ -437,9 +434,6 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
     return slowest + _BESIDE * (sum(times) - slowest) + added
 
 
-Moved = tuple[float, float]  # bytes and runs
-
-
 def _moved(f: Facts, machine: Machine, point: Point, packs: Mapping[str, float | None]) -> tuple[Moved, ...]:
     """What one core brings into its first and its second cache, and into its share of the last."""
     levels, panels = _levels(f, machine, point)
@@ -450,11 +444,8 @@ def _moved(f: Facts, machine: Machine, point: Point, packs: Mapping[str, float |
         if packs.get(b) is not None:
             use = replace(use, packed=max(panels, default=0) + 1 - len(dims_around(f, point, b)))
         found.append(use)
-    return (
-        moved(found, tile, levels, machine.l1),
-        moved(found, tile, levels, machine.l2, inside),
-        moved(found, tile, levels, max(machine.l2, machine.last // machine.cores)),
-    )
+    caches = ((machine.l1, 0), (machine.l2, inside), (max(machine.l2, machine.last // machine.cores), 0))
+    return moved(found, tile, levels, caches)
 
 
 def _levels(f: Facts, machine: Machine, point: Point) -> tuple[list[tuple[str, float]], list[int]]:
@@ -545,8 +536,7 @@ def _pack(f: Facts, machine: Machine, point: Point, buffer: str) -> float | None
     choice = point.get(f"pack_{buffer}", "no")
     if choice == "no":
         return None
-    access = next(a for a in f.program.inp.accesses if a.buffer == buffer)
-    used = {n for x in access.index for n in x.names}
+    used = read_dims(f, buffer)
     around = dims_around(f, point, buffer)
     elements = 1.0
     for d, n in f.sizes.items():
@@ -566,16 +556,15 @@ def _pack(f: Facts, machine: Machine, point: Point, buffer: str) -> float | None
 
 def _box(f: Facts, point: Point, buffer: str) -> int:
     """Bytes of a copy of an input."""
-    access = next(a for a in f.program.inp.accesses if a.buffer == buffer)
     size, around = f.program.buffer(buffer).type.size, dims_around(f, point, buffer)
-    for d in {n for x in access.index for n in x.names} & f.sizes.keys():
+    for d in read_dims(f, buffer):
         n, tile = f.sizes[d], tile_of(point, d) if d in f.cc else 1
         block = int(point.get(f"block_{d}", 0)) or n
         size *= min(n, tile) if d in around else min(max(block, tile), max(n, 1))
     return size
 
 
-def _unblocked_run_time(f: Facts, point: Point, used: set[str]) -> bool:
+def _unblocked_run_time(f: Facts, point: Point, used: frozenset[str]) -> bool:
     """Whether a used reduced dimension has no constant extent inside a block: then no copy is made."""
     return any(
         d in used and f.program.dim(d).size.constant is None and not int(point.get(f"block_{d}", 0))

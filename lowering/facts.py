@@ -181,6 +181,13 @@ def _keeps_order(f: Facts) -> bool:
 
 
 @_once
+def read_dims(f: Facts, buffer: str) -> frozenset[str]:
+    """The dimensions that the subscripts of an input depend on."""
+    indices = (a.index for a in f.program.inp.accesses if a.buffer == buffer)
+    return frozenset(n for index in indices for x in index for n in x.names if n in f.sizes)
+
+
+@_once
 def packable(f: Facts, buffer: str) -> bool:
     accesses = [a for a in f.program.inp.accesses if a.buffer == buffer]
     linear = [tuple(x.terms for x in a.index) for a in accesses]
@@ -253,6 +260,23 @@ def row_counts(f: Facts, d: str) -> tuple[int, ...]:
     """Elements of a register tile worth trying in a dimension of rows."""
     size = f.sizes[d]
     return tuple(n for n in range(2, 13) if n <= size and (n in (2, 3, 4, 6, 8, 12) or size % n == 0))
+
+
+@_once
+def longest_row(f: Facts, l2: int, d: str) -> int:
+    """Elements in ``d`` of which all rows that a point touches fit into half of the second cache.
+
+    Rows that one iteration of the loop around shares with the next then stay there, and hardware that fetches
+    ahead has long rows to follow.
+    """
+    used = [(a.buffer, a.index) for a in f.program.inp.accesses]
+    used += [(s.buffer, s.index) for s in f.program.out.stores]
+    rows = {(b, tuple(x for x in index if not x.coefficient(d))) for b, index in used}
+    total = 0
+    for b, index in rows:
+        window = {p for x in index for p in x.names if p in f.pw}
+        total += f.program.buffer(b).type.size * math.prod(f.sizes[p] for p in window)
+    return max(64, l2 // 2 // max(1, total))
 
 
 def lane_counts(f: Facts, v: int) -> list[int]:

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import itertools
 
-from lowering.facts import Facts, facts
+from lowering.facts import Facts, facts, read_dims
 from lowering.machine import Machine
 from lowering.parameters import (
     Configuration,
@@ -168,7 +168,7 @@ def tile_order(f: Facts, number: int) -> list[str]:
 
 def dims_around(f: Facts, point: Point, buffer: str) -> tuple[str, ...]:
     """The dimensions whose tile loops are around the copy of an input."""
-    used = {n for a in f.program.inp.accesses if a.buffer == buffer for x in a.index for n in x.names}
+    used = read_dims(f, buffer)
     tiles = tile_order(f, int(point.get("order", 0)))
     several = {d for d in used & set(tiles) if int(point.get(f"block_{d}", 1)) > tile_of(point, d)}
     own = [k for k, d in enumerate(tiles) if d in several]

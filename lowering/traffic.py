@@ -128,7 +128,12 @@ class Touched:
 
 
 def footprint(use: Use, covered: Mapping[str, float], packed: bool) -> Touched:
-    lengths = [1.0 + span + sum(c * (covered.get(d, 1) - 1) for d, c in terms) for terms, span in use.index]
+    lengths = []
+    for terms, span in use.index:
+        more = 0.0
+        for d, c in terms:
+            more += c * (covered.get(d, 1) - 1)
+        lengths.append(1.0 + span + more)
     if packed or not lengths:
         size = max(math.prod(lengths) * use.element, LINE)
         return Touched(size, size, 1.0)
@@ -151,23 +156,31 @@ def footprint(use: Use, covered: Mapping[str, float], packed: bool) -> Touched:
     return Touched(rows * max(run, LINE), rows * taken, max(1.0, rows * share), rows if run < WAY else 1.0)
 
 
-def moved(
-    found: Sequence[Use], tile: Mapping[str, float], levels: Sequence[Level], cache: int, ahead: int = 0
-) -> tuple[float, float]:
-    """Bytes that come into a cache of one core over all iterations of the levels, and in how many runs.
+Moved = tuple[float, float]  # bytes and runs
 
-    ahead   how many of the levels are inside of a tile: where these go through more rows than hardware
-            fetches ahead, bytes count twice
+
+def moved(
+    found: Sequence[Use],
+    tile: Mapping[str, float],
+    levels: Sequence[Level],
+    caches: Sequence[tuple[int, int]],
+) -> tuple[Moved, ...]:
+    """Bytes that come into each cache of one core over all iterations of the levels, and in how many runs.
+
+    caches  their bytes, and how many of the levels are inside of a tile: where these go through more rows
+            than hardware fetches ahead, bytes count twice
     """
-    streams = dict(tile)
-    for d, trips in levels[:ahead]:
-        streams[d] = streams.get(d, 1) * trips
+    groups = _Groups(found, tile, levels)
+    return tuple(_moved(groups, cache, ahead) for cache, ahead in caches)
+
+
+def _moved(groups: _Groups, cache: int, ahead: int) -> Moved:
+    found, levels = groups.found, groups.levels
+    streams = groups.covered(ahead)
     late = [ahead > 0 and u.packed is None and footprint(u, streams, False).rows > STREAMS for u in found]
-    covered = dict(tile)
-    reach, inside, around = 0, _touched(found, covered, 0), None
-    for k, (d, trips) in enumerate(levels, 1):
-        covered[d] = covered.get(d, 1) * trips
-        around = _touched(found, covered, k)
+    reach, inside, around = 0, groups.touched(0), None
+    for k in range(1, len(levels) + 1):
+        around = groups.touched(k)
         if sum(t.taken for t in around) > _USED * cache:
             break
         reach, inside, around = k, around, None
@@ -176,7 +189,7 @@ def moved(
         lines, pieces, rest = t.lines, t.runs, levels[reach:]
         if rest and around is not None:
             d, trips = rest[0]  # what one iteration shares with the next is still there
-            if d in use.dims:
+            if d in groups.dims[n]:
                 lines, pieces = min(lines * trips, around[n].lines), min(pieces * trips, around[n].runs)
             rest = rest[1:]
         times = math.prod(trips for _, trips in rest) * (2 if use.written else 1) * (2 if late[n] else 1)
@@ -185,5 +198,32 @@ def moved(
     return total, runs
 
 
-def _touched(found: Sequence[Use], covered: Mapping[str, float], level: int) -> list[Touched]:
-    return [footprint(u, covered, u.packed is not None and level <= u.packed) for u in found]
+class _Groups:
+    """What the innermost ``k`` levels touch together, for every ``k`` that is asked for."""
+
+    def __init__(self, found: Sequence[Use], tile: Mapping[str, float], levels: Sequence[Level]) -> None:
+        self.found, self.levels = found, levels
+        self.dims = [u.dims for u in found]
+        self._covered = [tile]
+        self._touched = [[footprint(u, tile, u.packed is not None and u.packed >= 0) for u in found]]
+
+    def covered(self, k: int) -> Mapping[str, float]:
+        while len(self._covered) <= k:
+            before = self._covered[-1]
+            d, trips = self.levels[len(self._covered) - 1]
+            self._covered.append({**before, d: before.get(d, 1) * trips})
+        return self._covered[k]
+
+    def touched(self, k: int) -> list[Touched]:
+        while len(self._touched) <= k:
+            level, before = len(self._touched), self._touched[-1]
+            d, covered = self.levels[level - 1][0], self.covered(level)
+            self._touched.append(
+                [
+                    footprint(u, covered, u.packed is not None and level <= u.packed)
+                    if d in dims or u.packed == level - 1  # else it is what it was
+                    else same
+                    for u, dims, same in zip(self.found, self.dims, before, strict=True)
+                ]
+            )
+        return self._touched[k]

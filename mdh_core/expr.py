@@ -422,6 +422,8 @@ class Affine:
     def __add__(self, other: Affine | int) -> Affine:
         if isinstance(other, int):
             return Affine(self.terms, self.const + other)
+        if not other.terms:
+            return Affine(self.terms, self.const + other.const)
         total = dict(self.terms)
         for name, c in other.terms:
             total[name] = total.get(name, 0) + c
@@ -434,27 +436,39 @@ class Affine:
         return self + (-other)
 
     def __mul__(self, factor: int) -> Affine:
-        return Affine.from_dict({n: c * factor for n, c in self.terms}, self.const * factor)
+        return Affine(tuple([(n, c * factor) for n, c in self.terms]) if factor else (), self.const * factor)
 
     def coefficient(self, name: str) -> int:
-        return dict(self.terms).get(name, 0)
+        for n, c in self.terms:
+            if n == name:
+                return c
+        return 0
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset(n for n, _ in self.terms)
+        return frozenset([n for n, _ in self.terms])
 
     @property
     def is_constant(self) -> bool:
         return not self.terms
 
     def substitute(self, values: dict[str, Affine]) -> Affine:
-        out = Affine.number(self.const)
+        total, const = dict[str, int](), self.const
         for name, c in self.terms:
-            out = out + values.get(name, Affine.of(name)) * c
-        return out
+            value = values.get(name)
+            if value is None:
+                total[name] = total.get(name, 0) + c
+                continue
+            const += c * value.const
+            for n, k in value.terms:
+                total[n] = total.get(n, 0) + c * k
+        return Affine.from_dict(total, const)
 
     def evaluate(self, values: dict[str, int]) -> int:
-        return self.const + sum(c * values[n] for n, c in self.terms)
+        total = self.const
+        for n, c in self.terms:
+            total += c * values[n]
+        return total
 
     def __str__(self) -> str:
         out = ""

@@ -63,7 +63,7 @@ Tell = Callable[[str, int, int], None]  # what is being done, how much of it is 
 _CERTIFIED = ("verify", "splice", "all")  # stages with a certificate
 _LAST = (3.0, 7)  # seconds and rounds of the last measurement
 _LAST_OF_VERIFY = (0.2, 1)
-_LAST_IF_FORCED = (1.0, 3)  # nothing depends on it
+_LAST_IF_FORCED = (0.3, 3)  # nothing depends on it
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import re
 import textwrap
@@ -104,7 +103,7 @@ class Plan:
         """The cost model's first choice."""
         point: Point = {}
         for k, (program, extents) in enumerate(zip(self.programs, self.sizes, strict=True)):
-            own = dict(_default_point(program, self.machine, tuple(extents.items())))
+            own = default_point((program,), self.machine, (extents,))
             if "threads" in own and self._loops_around(k) and math.prod(extents.values()) < _THREADS_PAY:
                 own["threads"] = ""
             self._make_finer(k, own)
@@ -311,13 +310,6 @@ class Plan:
                 self.regions(point),
             )
         )
-
-
-@functools.lru_cache(maxsize=256)
-def _default_point(
-    program: MdhProgram, machine: Machine, extents: tuple[tuple[str, int], ...]
-) -> tuple[tuple[str, int | str], ...]:
-    return tuple(default_point((program,), machine, (dict(extents),)).items())
 
 
 def _near(name: str, usual: int) -> tuple[int, ...]:

@@ -1,11 +1,26 @@
-"""Hypothesis draws the same examples in every CI run; on a developer's machine it keeps looking for new ones."""
+"""What holds for all tests.
+
+No test is skipped for want of a program or a package: without gcc none is run, the packages of ``[dev,tune]``
+are imported, and clang is one more compiler where it is installed.
+
+Hypothesis draws the same examples in every CI run; on a developer's machine it keeps looking for new ones.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 
+import pytest
 from hypothesis import settings
+
+from tests.compilers import NEEDED
 
 settings.register_profile("ci", derandomize=True, database=None)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+def pytest_configure() -> None:
+    if not shutil.which(NEEDED):
+        raise pytest.UsageError(f"the tests need {NEEDED}: see `Two commands` in README.md")

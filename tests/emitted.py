@@ -1,7 +1,8 @@
 """Compile emitted kernels and run them in a process of their own, to compare with the interpreter.
 
 ``run_emitted(cases)`` writes one C file with every case's kernel and data, compiles it once, runs it and
-returns per case what the kernel returned and the buffers afterwards.  Arrays end at a guard page-like
+returns per case what the kernel returned and the buffers afterwards.  Cases that differ in sizes and data
+only share a kernel.  Arrays end at a guard page-like
 margin of canaries, so that a write outside is seen; with the address sanitizer, a read is, too.
 """
 
@@ -129,18 +130,22 @@ def program_text(cases: list[Case]) -> str:
     out += ["#ifdef __SANITIZE_ADDRESS__", "#include <sanitizer/asan_interface.h>", "#else"]
     out += [f"#define ASAN_{word}POISON_MEMORY_REGION(p, n) (void)(p)" for word in ("", "UN")] + ["#endif"]
     main = ["int main(void) {"]
+    known: dict[str, str] = {}  # kernels that differ in their names only are compiled once
     for k, case in enumerate(cases):
         p = case.program
         for r in _records(p):
             fields = " ".join(f"{c_type(t)} {n};" for n, t in r.fields)
             out += [f"#define {r.name} {r.name}_{k}", f"typedef struct {{ {fields} }} {r.name};"]
-        out += [function_text(f, p.functions).replace(f"{f.name}(", f"{f.name}(") for f in p.functions]
+        out += [function_text(f, p.functions) for f in p.functions]
         steps = (HostLoop("turn", Size(Affine.number(1)), (p,)),) if case.in_region else (p,)
+        name = f"kernel_{k}"
         request = KernelRequest(
-            f"kernel_{k}", p.name, steps, (case.configuration,), case.machine, regions=(case.in_region,)
+            name, p.name, steps, (case.configuration,), case.machine, regions=(case.in_region,)
         )
         kernel = emit_openmp(request)
-        out.append(kernel.text)
+        text = kernel.text.replace(name, f"kernel {k}" if _records(p) else "kernel")
+        if known.setdefault(text, name) == name:
+            out.append(kernel.text)
         run = [f"static void case_{k}(void) {{"]
         for q in p.params:
             assert not isinstance(q.type, RecordType)
@@ -157,7 +162,7 @@ def program_text(cases: list[Case]) -> str:
                 run.append(f"  memcpy({b.name}, {b.name}_data, sizeof {b.name}_data);")
             margins = [f"{b.name}_all, {CANARY} * sizeof *{b.name}", f"{b.name} + {n}, {CANARY} * sizeof *{b.name}"]
             run += [f"  ASAN_POISON_MEMORY_REGION({margin});" for margin in margins]
-        run.append(f'  printf("{{\\"returned\\": %d, ", {_plain_call(kernel.call)});')
+        run.append(f'  printf("{{\\"returned\\": %d, ", {kernel.call.replace(name, known[text])});')
         for b in p.buffers:
             run.append(f"  ASAN_UNPOISON_MEMORY_REGION({b.name}_all, sizeof {b.name}_all);")
             n = len(case.buffers[b.name].data)
@@ -176,13 +181,8 @@ def program_text(cases: list[Case]) -> str:
         out += run
         for r in _records(p):
             out.append(f"#undef {r.name}")
-        out += [f"#define {f.name} {f.name}_{k}" for f in ()]
         main.append(f"  case_{k}();")
     return "\n".join([*out, *main, "  return 0;", "}", ""])
-
-
-def _plain_call(call: str) -> str:
-    return call
 
 
 def _value(x: object, t: Type) -> Value:

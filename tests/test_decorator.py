@@ -5,15 +5,14 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-np = pytest.importorskip("numpy", minversion="2.0")
-
-import mdh_lift  # noqa: E402
-from campaigns.python_corpus import CORPUS, compare  # noqa: E402
-from mdh_lift import MdhWarning, entry, mdh  # noqa: E402
-from mdh_lift.python import build  # noqa: E402
-from mdh_lift.python.decorator import MdhFunction  # noqa: E402
+import mdh_lift
+from campaigns.python_corpus import CORPUS, compare
+from mdh_lift import MdhWarning, entry, mdh
+from mdh_lift.python import build
+from mdh_lift.python.decorator import MdhFunction
 
 # one of each kind; `python -m campaigns.python_corpus` compares all
 TWINS = (

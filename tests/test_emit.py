@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -32,10 +31,10 @@ from mdh_core.interpreter import integers, run
 from mdh_core.ir import MdhProgram
 from mdh_core.source import SourceFile
 from tests.catalogue import CATALOGUE, EVERYTHING, binary, product, program, small_params, x
+from tests.compilers import COMPILERS
 from tests.emitted import FLAGS, Case, check, with_constant_sizes, with_extents
 from tests.strategies import buffers_for, copy_of, programs, sizes_for
 
-COMPILERS = [c for c in ("gcc", "clang") if shutil.which(c)]
 WIDE = (*FLAGS, "-O2", "-march=native")
 SANITIZERS = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fopenmp")
 
@@ -323,7 +322,8 @@ def test_operands_that_run_backwards(p: MdhProgram, compiler: str, tmp_path: Pat
             vectors += "vector_size" in text
     assert vectors > 1
     check(cases, tmp_path, compiler=compiler, flags=WIDE)
-    check(cases, tmp_path, compiler=compiler, flags=SANITIZERS)
+    if compiler == "gcc":  # both would find the same
+        check(cases, tmp_path, compiler=compiler, flags=SANITIZERS)
 
 
 TICKET = program("ticket", "i:N j:N", "cc cc", {"O": INT32, "I": INT32}, "I[i, j]", "O[i, j]", (x(0, INT32),), domain="j < i")

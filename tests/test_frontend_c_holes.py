@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from frontend_c import hole
 from frontend_c import read as reading
 from frontend_c.read import CompileCommand, ReadResult, read
 from mdh_core.source import SourceFile
-
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
 NEST = "#pragma mdh\n    for (int i = 0; i < n; i++)\n        y[i] = {value};\n"
 TWO = NEST.format(value=1) + NEST.format(value=2)

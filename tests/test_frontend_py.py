@@ -6,6 +6,7 @@ import functools
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from frontend_c.preprocess import CompileCommand
@@ -78,11 +79,6 @@ def test_every_c_file_has_a_twin() -> None:
 
 
 # --------------------------------------------------------------------------- what the nest means
-
-try:
-    import numpy as np
-except ImportError:
-    np = None
 
 BODIES = {
     "float32 arithmetic": "y[i] = x[i] * 0.1 + x[i] / 3 - 2",
@@ -160,7 +156,6 @@ def arrays(seed: int, n: int) -> dict[str, object]:
     }  # fmt: skip
 
 
-@pytest.mark.skipif(np is None, reason="NumPy is not installed")
 @pytest.mark.parametrize("body", BODIES.values(), ids=list(BODIES))
 def test_a_nest_means_what_plain_python_computes(body: str) -> None:
     text = plain_function(body)

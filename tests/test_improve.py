@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent
 
 SAXPY = """\
@@ -172,7 +170,6 @@ def _output(path: Path, *flags: str) -> str:
 
 
 def test_tune_writes_a_lock_that_verify_and_splice_use(tmp_path: Path) -> None:
-    pytest.importorskip("kernel_tuner")
     path = _file(tmp_path, MATVEC)
     tuned = _mdh_lift(tmp_path, "tune", "--budget", "4ev", "--seed", "3", "f.c")
     assert "matvec" in tuned.stdout, tuned.stderr
@@ -189,7 +186,6 @@ def test_tune_writes_a_lock_that_verify_and_splice_use(tmp_path: Path) -> None:
 
 
 def test_replay_gives_the_same_result_without_measuring(tmp_path: Path) -> None:
-    pytest.importorskip("kernel_tuner")
     _file(tmp_path, MATVEC)
     first = _mdh_lift(tmp_path, "--format", "json", "tune", "--budget", "4ev", "--seed", "3", "f.c")
     second = _mdh_lift(tmp_path, "--format", "json", "tune", "--budget", "4ev", "--seed", "3", "--replay", "f.c")

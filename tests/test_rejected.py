@@ -7,14 +7,14 @@ y[i] = g(x[i]);        //! MDH204             on the line itself
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import re
 from pathlib import Path
 
 import pytest
 
 from frontend_c.read import CompileCommand, ReadResult, read
+from lifter.claims import checked
+from lifter.lift import lift
 from mdh_core.diagnostics import CODES, Diagnostic
 from mdh_core.source import SourceFile
 
@@ -33,11 +33,7 @@ def expected(text: str) -> set[tuple[str, int]]:
 
 
 def lifted(result: ReadResult) -> list[Diagnostic]:
-    """What the lifter says about the nests that could be read, if it is there."""
-    if importlib.util.find_spec("lifter.lift") is None:
-        return []
-    lift = importlib.import_module("lifter.lift").lift
-    checked = importlib.import_module("lifter.claims").checked
+    """What the lifter says about the nests that could be read."""
     return [d for nest in result.nests for d in checked(lift(nest)).diagnostics]
 
 

@@ -6,7 +6,6 @@ import json
 import math
 import os
 import random
-import shutil
 import subprocess
 import sys
 import threading
@@ -16,13 +15,11 @@ import pytest
 
 from mdh_core.diagnostics import Refusal
 from mdh_core.expr import DOUBLE, FLOAT, INT32, UINT64, RecordType
-from tuning import harness, lock, measure, runner, search, space, store, tune, verify
+from tuning import fingerprint, harness, lock, measure, runner, search, space, store, tune, verify
 from tuning.budget import Budget, parse_budget
 from tuning.harness import ArrayArg, Candidate, DerivedArg, IteratorArg, OuterScalarArg, ScalarArg, Subject
 from tuning.runner import Limits, Outcome, Toolchain, Workbench
 from tuning.search import Evaluation
-
-needs_compiler = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
 
 
 def subject_of(text: str, begin: str, end: str, args: tuple[harness.Arg, ...], counts, **rest) -> Subject:
@@ -126,7 +123,6 @@ def judged(
 # --------------------------------------------------------------------------- candidates, right and wrong
 
 
-@needs_compiler
 @pytest.mark.parametrize(
     ("subject", "candidate"), [(DOT, RIGHT_DOT), (SAXPY, RIGHT_SAXPY)], ids=["dot", "saxpy"]
 )
@@ -138,7 +134,6 @@ def test_right_candidate(bench: Workbench, subject: Subject, candidate: Candidat
     assert summary.handled + summary.declined == summary.cases
 
 
-@needs_compiler
 @pytest.mark.parametrize(
     ("candidate", "kind", "reason"),
     [
@@ -159,13 +154,11 @@ def test_faulty_candidate(bench: Workbench, candidate: Candidate, kind: str, rea
     assert reason in outcome.reason
 
 
-@needs_compiler
 def test_endless_loop(bench: Workbench) -> None:
     candidate = dot_kernel("volatile int go = 1; while (go) ;")
     assert judged(bench, DOT, candidate, seconds=0.5).outcome.kind == "timed_out"
 
 
-@needs_compiler
 def test_memory_is_limited(bench: Workbench) -> None:
     body = "char *p = malloc(100ul << 30); if (!p) return 0; memset(p, 1, 100ul << 30);"
     candidate = dot_kernel(body, "#include <stdlib.h>\n#include <string.h>\n")
@@ -175,7 +168,6 @@ def test_memory_is_limited(bench: Workbench) -> None:
     assert not summary.ok  # the kernel never ran, so nothing is proved
 
 
-@needs_compiler
 def test_stray_writes(bench: Workbench) -> None:
     beside = saxpy_kernel("for (int k = 0; k < n; k++) y[k] = a * x[k] + y[k];\nif (n == 7) y[-1] = 3;")
     found = judged(bench, SAXPY, beside, (7,)).outcome
@@ -185,7 +177,6 @@ def test_stray_writes(bench: Workbench) -> None:
     assert (found.kind, found.data["array"]) == ("wrong_result", "x")
 
 
-@needs_compiler
 def test_final_iterator_is_compared(bench: Workbench) -> None:
     body = "for (int k = 0; k < n; k++) y[k] = a * x[k] + y[k];"
     found = judged(bench, SAXPY, saxpy_kernel(body, "i = n - 1;"), (7,)).outcome
@@ -193,7 +184,6 @@ def test_final_iterator_is_compared(bench: Workbench) -> None:
     assert (found.data["got"], found.data["expected"]) == (6, 7)
 
 
-@needs_compiler
 def test_unguarded_overlap_is_found(bench: Workbench) -> None:
     body = "for (int k = n; k-- > 0;) y[k] = a * x[k] + y[k];"  # right for distinct arrays only
     built = bench.build(SAXPY, saxpy_kernel(body))
@@ -204,7 +194,6 @@ def test_unguarded_overlap_is_found(bench: Workbench) -> None:
     assert "x = y + " in found.reason or "y = x + " in found.reason
 
 
-@needs_compiler
 def test_race_and_reassociation_within_tolerance(bench: Workbench) -> None:
     halves = dot_kernel(
         "float t[2] = {0, 0};\nfor (size_t k = 0; k < n; k++) t[k % 2] += x[k] * y[k];\ns += t[0] + t[1];"
@@ -218,7 +207,6 @@ def test_race_and_reassociation_within_tolerance(bench: Workbench) -> None:
     assert strict.outcome.kind == "wrong_result"
 
 
-@needs_compiler
 def test_small_relative_error_is_not_within_tolerance(bench: Workbench) -> None:
     off = dot_kernel("for (size_t k = 0; k < n; k++) s += x[k] * y[k];\ns *= 1.001f;")
     assert judged(bench, DOT, off, (61,)).outcome.kind == "wrong_result"
@@ -266,7 +254,6 @@ def judged_lu(bench: Workbench, candidate: Candidate, style: str, sizes: tuple[i
     return verify.verify(bench, LU, built.data["program"], cases)
 
 
-@needs_compiler
 def test_elimination_on_dominant_data_is_determined(bench: Workbench) -> None:
     """Reciprocals round differently: within tolerance; anything else is not."""
     summary = judged_lu(bench, lu_kernel("A[k*n + k]"), "dominant", (0, 1, 7, 61))
@@ -276,7 +263,6 @@ def test_elimination_on_dominant_data_is_determined(bench: Workbench) -> None:
         assert judged_lu(bench, wrong, "dominant", (61,)).outcome.kind == runner.WRONG_RESULT
 
 
-@needs_compiler
 def test_elimination_without_pivoting_on_any_data(bench: Workbench) -> None:
     """Where pivots vanish and errors grow, the original's own roundings tell what may be compared."""
     summary = judged_lu(bench, lu_kernel("A[k*n + k]"), "sum", (7, 31, 61, 90))
@@ -302,7 +288,6 @@ CANCELS = subject_of(
 )
 
 
-@needs_compiler
 @pytest.mark.parametrize(("factor", "right"), [("1", True), ("1.001", False)])
 def test_values_that_cancel(bench: Workbench, factor: str, right: bool) -> None:
     text = (
@@ -342,7 +327,6 @@ GATHER = subject_of(
 )
 
 
-@needs_compiler
 def test_indices_that_are_data_stay_inside(bench: Workbench) -> None:
     text = "static int kernel(int n, double *y, const int *f, const int *at, const double *x)\n{\n"
     text += "long all = 0; for (int i = 0; i < n; i++) for (int k = f[i]; k < f[i + 1]; k++)"
@@ -356,7 +340,6 @@ def test_promised_pairs_are_not_tried() -> None:
     assert verify.overlapping_pairs(SAXPY) != []
 
 
-@needs_compiler
 def test_failing_original_is_not_the_candidates_fault(bench: Workbench) -> None:
     text = "void f(int *a, int n)\n{\n    for (int i = 0; i < n; i++) a[i] /= 0 * n;\n}\n"
     args = (ScalarArg("n", "int", INT32), ArrayArg("a", "int", INT32))
@@ -364,7 +347,6 @@ def test_failing_original_is_not_the_candidates_fault(bench: Workbench) -> None:
     assert judged(bench, subject, harness.ORIGINAL_ONLY, (7,)).outcome.kind == "original_failed"
 
 
-@needs_compiler
 def test_division_is_retried_without_zeros(bench: Workbench) -> None:
     text = "void f(int *a, int *b, int n)\n{\n    for (int i = 0; i < n; i++) a[i] /= b[i];\n}\n"
     args = (
@@ -379,7 +361,6 @@ def test_division_is_retried_without_zeros(bench: Workbench) -> None:
     assert verify.verify(bench, subject, built.data["program"], cases).ok
 
 
-@needs_compiler
 def test_records_derived_parameters_and_inner_extents(bench: Workbench) -> None:
     text = """\ufeff#include <stddef.h>
 struct best { char tag; double value; int at; };
@@ -420,7 +401,6 @@ void rows(int m, int n, double (*A)[2 * n], struct best *b)\r
     assert (backwards.data["array"], backwards.data["field"]) == ("b", "at")
 
 
-@needs_compiler
 def test_corruption_is_the_candidates_fault(bench: Workbench) -> None:
     text = "int *p, q; void f(int *a, int n)\n{\n    for (int i = 0; i < n; i++) a[i] = *p;\n}\n"
     text += "__attribute__((constructor)) static void init(void) { p = &q; }\n"
@@ -434,7 +414,6 @@ def test_corruption_is_the_candidates_fault(bench: Workbench) -> None:
     assert "after the candidate had run" in outcome.reason
 
 
-@needs_compiler
 def test_nest_that_needs_another_file(bench: Workbench) -> None:
     text = "extern int far[4];\nvoid f(int *a)\n{\n    for (int i = 0; i < 4; i++) a[i] = far[i];\n}\n"
     subject = subject_of(text, "    for", "}", (ArrayArg("a", "int", INT32),), lambda s: {"a": 4})
@@ -446,7 +425,6 @@ def test_nest_that_needs_another_file(bench: Workbench) -> None:
 # --------------------------------------------------------------------------- building
 
 
-@needs_compiler
 def test_build_is_cached_by_content_and_headers(bench: Workbench, tmp_path: Path) -> None:
     (tmp_path / "scale.h").write_text("#define SCALE 2\n")
     text = '#include "scale.h"\nvoid f(int *a)\n{\n    for (int i = 0; i < 4; i++) a[i] *= SCALE;\n}\n'
@@ -474,7 +452,6 @@ def test_build_is_cached_by_content_and_headers(bench: Workbench, tmp_path: Path
     assert run() == (False, False)
 
 
-@needs_compiler
 def test_parallel_builds_and_missing_compiler(bench: Workbench, tmp_path: Path) -> None:
     fresh = Workbench(Toolchain(flags=("-O1",)), jobs=2, cache_dir=tmp_path)
     many = [dot_kernel(f"s += {k};") for k in range(4)] + [dot_kernel("s += ;")] + [dot_kernel("s += 1;")]
@@ -564,7 +541,6 @@ def test_repeats_until_stable() -> None:
     assert len(done.pairs) < 100
 
 
-@needs_compiler
 def test_measure_in_place_nest(bench: Workbench) -> None:
     slower = saxpy_kernel("for (int r = 0; r < 20; r++) { __asm__ volatile(\"\" ::: \"memory\");\n"
                           "for (int k = 0; k < n; k++) y[k] = a * x[k] + y[k]; }")  # fmt: skip
@@ -575,7 +551,6 @@ def test_measure_in_place_nest(bench: Workbench) -> None:
     assert taken.ratio.rounds >= 7
 
 
-@needs_compiler
 def test_hopeless_first_run_is_given_up(bench: Workbench) -> None:
     """In the middle of the run, by a timer: it would not end before the process is killed."""
     endless = saxpy_kernel("for (volatile long r = 0; r < 1L << 40; r++) { }")
@@ -630,7 +605,6 @@ def test_best_estimated_walks_a_large_space() -> None:
 @pytest.mark.parametrize("strategy", ["random", "genetic", "greedy", "annealing"])
 def test_search_seam(strategy: str) -> None:
     """Kernel Tuner's strategies over our runner, in a space with crashes and time-outs."""
-    pytest.importorskip("kernel_tuner")
     seen: list[tuple[space.Value, ...]] = []
 
     def batch(points, cut_off):
@@ -648,7 +622,6 @@ def test_search_seam(strategy: str) -> None:
 
 
 def test_search_budget_order_and_determinism() -> None:
-    pytest.importorskip("kernel_tuner")
     runs = []
     for _ in range(2):
         seen: list[space.Point] = []
@@ -672,7 +645,6 @@ def test_search_budget_order_and_determinism() -> None:
 
 
 def test_search_passes_our_errors_on() -> None:
-    pytest.importorskip("kernel_tuner")
 
     def broken(points, cut_off):
         raise OSError("disk full")
@@ -734,9 +706,7 @@ def dot_at(point: space.Point) -> Candidate:
     return dot_kernel(bodies[str(way)])
 
 
-@needs_compiler
 def test_tune_resume_and_replay(bench: Workbench, tmp_path: Path) -> None:
-    pytest.importorskip("kernel_tuner")
     context = store.Context("f.c::dot::0", tune.source_hash(DOT), "machine", "n=10007", "-O1", "gcc")
     settings = tune.Settings(
         Budget(evaluations=20), strategy="random", final_seconds=0.3, sample_seconds=0.02
@@ -775,7 +745,6 @@ def test_tune_resume_and_replay(bench: Workbench, tmp_path: Path) -> None:
     json.dumps(tune.as_json(again))
 
 
-@needs_compiler
 def test_tune_without_survivor_and_without_search(bench: Workbench) -> None:
     bad = space.Space((("WAY", ("wrong", "syntax")),))
     cases = verify.cases_for(DOT, [{"n": 7}])
@@ -902,7 +871,6 @@ def test_lock_keeps_mode_and_links(tmp_path: Path) -> None:
 
 
 def test_fingerprint_depends_on_compiler_and_flags() -> None:
-    fingerprint = pytest.importorskip("tuning.fingerprint")
     a = fingerprint.fingerprint(Toolchain(flags=("-O2", "-Ix")), 2)
     assert a == fingerprint.fingerprint(Toolchain(flags=("-Iy", "-O2")), 2)
     assert a != fingerprint.fingerprint(Toolchain(flags=("-O3",)), 2)

@@ -24,7 +24,6 @@ from tuning.runner import Limits, Toolchain, Workbench, plain_flags
 from tuning.verify import SPECIAL_VALUES, Specials, Thorough
 
 ROOT = Path(__file__).parent.parent
-pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
 
 FLOATS = SPECIAL_VALUES[:4]
 FIXED_ORDER = Specials(FLOATS, denormal=True, zero_signs=True)

@@ -294,8 +294,9 @@ class _Tuner:
             else Outcome(WRONG_RESULT, "another result at the size to tune for, not repeatable")
         )
 
-    def _time(self, program: str, cut_off: float, seconds: float = 0.0) -> Outcome:
+    def _time(self, program: str, cut_off: float) -> Outcome:
         slowest = cut_off if math.isfinite(cut_off) else 20 * self.original.seconds
+        alone = self.settings.budget.nothing  # nothing to compare it with: one run, for its digest
         wall = 5.0 + 2 * self.original.process_seconds + 10 * slowest
         with self.bench.measuring():
             return run_bench(
@@ -304,7 +305,8 @@ class _Tuner:
                 program,
                 self.sizes,
                 which=2,
-                seconds=seconds or self.settings.sample_seconds,
+                seconds=0.01 if alone else self.settings.sample_seconds,
+                min_rounds=1 if alone else 3,
                 cut_off=cut_off,
                 data=_exact_data(self.settings),
                 seed=self.settings.seed,
