@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -141,4 +142,5 @@ def _tell(case: Case, threads: int, limits: Limits) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # peers are in sessions of their own: end them
     sys.exit(main())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import selectors
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -50,7 +51,11 @@ class Peer:
             start_new_session=True,
         )
         self._rest = b""
-        answer = self._answer(FIRST_SECONDS)
+        try:
+            answer = self._answer(FIRST_SECONDS)
+        except BaseException:  # nobody else knows of the process yet
+            self.end("slow")
+            raise
         if isinstance(answer, dict) and "problem" in answer:
             self.end(str(answer["problem"]))
         elif isinstance(answer, dict):
@@ -100,7 +105,8 @@ class Peer:
             try:
                 self._process.wait(0 if problem == "slow" else 10)
             except subprocess.TimeoutExpired:
-                self._process.kill()
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)  # and processes that it began
                 self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()

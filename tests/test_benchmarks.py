@@ -4,6 +4,7 @@ import functools
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -164,6 +165,46 @@ def test_command_writes_everything(tmp_path: Path, capsys: pytest.CaptureFixture
     assert [line.split()[:2] for line in lines[1:3]] == [["dot_2^24", "1"], ["dot_2^24", "2"]]
     assert '"limit_seconds"' in figures.read_text()
     assert plot.read_text().startswith("<svg")
+
+
+def test_a_peer_ends_with_the_command(tmp_path: Path) -> None:
+    """Told to end while a peer prepares itself, and while that has begun a process of its own."""
+    told = tmp_path / "told"
+    (tmp_path / "peer.py").write_text(
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)'])\n"
+        f"open({str(told)!r} + '.part', 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        f"os.replace({str(told)!r} + '.part', {str(told)!r})\n"
+        "time.sleep(100)\n"
+    )
+    (tmp_path / "command.py").write_text(
+        "import pathlib, runpy, sys\n"
+        "from benchmarks import compiled, process\n"
+        f"here = pathlib.Path({str(tmp_path)!r})\n"
+        "compiled.prepare = lambda case: process.Peer(\n"
+        "    'p', [sys.executable, str(here / 'peer.py')], 1, here / 'out', {}, 9.0)\n"
+        "sys.argv = ['benchmarks', '--small', 'dot_2^24']\n"
+        "runpy.run_module('benchmarks', run_name='__main__')\n"
+    )
+    root = Path(__file__).parent.parent
+    paths = {**os.environ, "PYTHONPATH": str(root)}
+    command = subprocess.Popen([sys.executable, str(tmp_path / "command.py")], cwd=root, env=paths)
+    until = time.monotonic() + 60
+    while not told.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    processes = [int(n) for n in told.read_text().split()]
+    command.terminate()
+    assert command.wait(30) == 143
+    while any(map(_runs, processes)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not any(map(_runs, processes))
+
+
+def _runs(process: int) -> bool:
+    try:
+        return " Z" not in Path(f"/proc/{process}/stat").read_text().rpartition(")")[2][:3]
+    except FileNotFoundError:
+        return False
 
 
 def test_list_and_groups(capsys: pytest.CaptureFixture[str]) -> None:
