@@ -532,8 +532,11 @@ class CellsText:
 
 
 def for_head(loop: Loop, variable: str, first: str, end: str) -> str:
-    step = f"{variable} += {loop.size}" if loop.size != 1 else f"{variable}++"
-    return f"for (long {variable} = {first}; {variable} < {end}; {step})"
+    return f"for (long {variable} = {first}; {variable} < {end}; {step_of(loop, variable)})"
+
+
+def step_of(loop: Loop, variable: str) -> str:
+    return f"{variable} += {loop.size}" if loop.size != 1 else f"{variable}++"
 
 
 def all_of(tests: Sequence[str]) -> str:

@@ -19,6 +19,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from emit.c_text import c_type, constant
+from emit.cells_text import for_head, step_of
 from emit.kernel_text import NotVector, VectorPrinter, Vectors, repeats_right
 from emit.masked_text import MaskedText
 from emit.sliding_text import sliding, write_sliding
@@ -390,12 +391,12 @@ class Tile:
         lines, first, end = self.n.bounds(loop, variable, self.inner[k + 1 :], self.n.domain.rows)
         self.out.add(*lines)
         self.context.at[loop.dim] = variable
-        step = f"{variable} += {loop.size}" if loop.size != 1 else f"{variable}++"
         whole = self._whole_step(k + 1)
         if whole in (None, "0") or self._step_condition(k + 1) is not None:
-            with self.out.block(f"for (long {variable} = {first}; {variable} < {end}; {step})"):
+            with self.out.block(for_head(loop, variable, first, end)):
                 self._points(k + 1)
             return
+        step = step_of(loop, variable)
         self.out.add(f"long {variable} = {first};")
         with self.out.block(f"for (; {variable} < {end} && {whole}; {step})"):
             self._tile_loops(k + 1, whole=True)

@@ -802,13 +802,13 @@ def _producer(pair: _Pair) -> Joined | None:
         return None
     operands = _Operands()
     repeated: list[Size] = []
-    placed: set[tuple[tuple[str, Affine], ...]] = set()
+    placed: dict[tuple[tuple[str, Affine], ...], None] = {}  # in the order of the reads
 
     def produced(read: Access) -> Expr | None:
         at = _solved(made[read.buffer].index, read.index, p, q)
         if at is None or not pair.covers(_where(p, at), q.hom.domain, q.hom.dims):
             return None
-        placed.add(tuple(sorted(at.items())))
+        placed[tuple(sorted(at.items()))] = None
         accesses = [
             Access(a.buffer, tuple(x.substitute(at) for x in a.index), a.conditional or read.conditional)
             for a in p.inp.accesses

@@ -73,6 +73,8 @@ class Plan:
 
     def formed(self, point: Point) -> tuple[Plan, Point]:
         """The plan with the fusions of a point, and no others to choose; and the point for its programs."""
+        if not self.fusions:
+            return self, point
         plan, numbers = self._form(point)
         own: Point = {n: v for n, v in point.items() if n.startswith(_OF_NEST)}
         for new, old in enumerate(numbers):

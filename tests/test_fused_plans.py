@@ -46,7 +46,8 @@ def plan_of(name: str) -> Plan:
 
 def apart(plan: Plan) -> Plan:
     """The plan without a choice."""
-    return replace(plan, fusions=(), lifted=replace(plan.lifted, fusions=()))
+    sizes = plan.sizes[: len(plan.lifted.programs)]
+    return replace(plan, fusions=(), sizes=sizes, lifted=replace(plan.lifted, fusions=()))
 
 
 def run_at(found: LiftedNest, plan: Plan, point: Point, n: int, m: int, directory: Path) -> None:
