@@ -18,6 +18,7 @@ from mdh_core.expr import DOUBLE, FLOAT, INT32, UINT64, RecordType
 from tuning import fingerprint, harness, lock, measure, runner, search, space, store, tune, verify
 from tuning.budget import Budget, parse_budget
 from tuning.harness import ArrayArg, Candidate, DerivedArg, IteratorArg, OuterScalarArg, ScalarArg, Subject
+from tuning.race import race
 from tuning.runner import Limits, Outcome, Toolchain, Workbench
 from tuning.search import Evaluation
 
@@ -644,6 +645,28 @@ def test_search_budget_order_and_determinism() -> None:
     assert runs[0] == runs[1]
 
 
+def test_race_is_among_the_leaders_and_the_first() -> None:
+    """The first point takes part though four are faster; the order is the race's; seconds are shared."""
+    asked: list[tuple[list[int], int, float]] = []
+
+    def batch(points, cut_off):
+        return [Evaluation(p, Outcome("ok"), 1.0 / int(p["A"]), text=f"code {p['A']}") for p in points]
+
+    def race(leaders, incumbent, seconds):
+        asked.append(([e.point["A"] for e in leaders], incumbent, seconds))
+        return [2.0 if e.point["A"] == 32 else 1.0 / int(e.point["A"]) for e in leaders]
+
+    found = search.search(
+        TOY, batch, start=[{"A": 1, "B": 1, "C": "x"}], budget=Budget(1000, 100.0), race=race, finalists=3
+    )
+    ((among, incumbent, seconds),) = asked
+    assert among[incumbent] == 1
+    assert sorted(among) == [1, 8, 16, 32]  # each code once
+    assert 10 <= seconds <= 20
+    assert [e.point["A"] for e in found.leaders] == [16, 8, 1, 32]
+    assert {e.outcome.reason for e in found.leaders} == {search.IN_TURN}
+
+
 def test_search_passes_our_errors_on() -> None:
 
     def broken(points, cut_off):
@@ -738,10 +761,18 @@ def test_tune_resume_and_replay(bench: Workbench, tmp_path: Path) -> None:
     again, _ = run()
     assert all(e.reused for e in again.evaluations)
     assert {e.point["WAY"]: e.outcome.kind for e in again.evaluations} == kinds
-    replayed, _ = run(replay=True)
-    assert {e.point["WAY"]: e.seconds for e in replayed.evaluations} == {
-        e.point["WAY"]: e.seconds for e in again.evaluations
-    }
+    assert again.search is not None
+    for _ in range(2):  # the race decided, and what it found was recorded
+        replayed, _ = run(replay=True)
+        assert replayed.search is not None
+        found = {e.point["WAY"]: e.outcome.kind for e in replayed.evaluations}
+        assert found | {"refused": "not_generated"} == kinds  # there was nothing to record
+        assert [(e.point["WAY"], e.seconds) for e in replayed.search.leaders] == [
+            (e.point["WAY"], e.seconds) for e in again.search.leaders
+        ]
+        assert replayed.winner is not None
+        assert again.winner is not None
+        assert replayed.winner.point == again.winner.point
     json.dumps(tune.as_json(again))
 
 
@@ -758,6 +789,57 @@ def test_tune_without_survivor_and_without_search(bench: Workbench) -> None:
     assert result.winner is not None
     assert result.search is not None
     assert result.search.strategy == "model"
+
+
+# --------------------------------------------------------------------------- the last race
+
+
+def racers(true: list[float], noise: float, seed: int):
+    """Times around the true ones on a machine whose speed drifts by a factor of two; a clock with them."""
+    rng, now = random.Random(seed), [0.0]
+
+    def sample(k: int) -> float:
+        drift = 1.5 + 0.5 * math.sin(now[0] / 7)
+        now[0] += 0.25
+        return true[k] * drift * (1 + rng.expovariate(1 / noise))
+
+    return sample, lambda: now[0]
+
+
+def test_race_keeps_the_incumbent_among_equals() -> None:
+    stayed = 0
+    for seed in range(200):
+        sample, clock = racers([1.0] * 9, 0.03, seed)
+        times = race(sample, 9, 4, 20.0, clock)
+        stayed += times[4] == min(times)
+    assert stayed >= 180  # one in forty at most is wrong by chance
+
+
+def test_race_finds_what_is_faster() -> None:
+    found = 0
+    for seed in range(100):
+        true = [1.0, 0.98, 1.02, 0.93, 1.1, 0.99, 1.0, 1.3]
+        sample, clock = racers(true, 0.03, seed)
+        times = race(sample, 8, 0, 20.0, clock)
+        found += times[3] == min(times) and times[3] <= times[0]
+    assert found >= 95
+
+
+def test_race_ends() -> None:
+    calls: list[int] = []
+
+    def failing(k: int) -> float:
+        calls.append(k)
+        return math.inf if k == 1 else 1.0 + k
+
+    assert race(failing, 3, 0, 20.0, lambda: 0.0) == [1.0, math.inf, 3.0]
+    assert calls.count(1) == 1
+    sample, clock = racers([1.0, 0.999], 0.2, 1)
+    race(sample, 2, 0, 5.0, clock)
+    assert 5 <= clock() <= 6
+    assert race(lambda k: math.inf, 1) == [math.inf]
+    assert race(lambda k: 2.0 if k else math.inf, 2) == [math.inf, 2.0]  # the incumbent failed
+    assert race(lambda k: 3.0, 1) == [3.0]
 
 
 # --------------------------------------------------------------------------- store and lock

@@ -16,7 +16,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lowering.point import Point, Value
@@ -27,8 +27,11 @@ from tuning.runner import COMPILE_FAILED, NOT_GENERATED, UNKNOWN, Outcome
 from tuning.space import Estimate, best_estimated, working_set
 
 CUT_OFF_FACTOR = 3.0
+IN_TURN = "timed in turn with the other leaders"  # reason of an ok outcome
+_FOR_THE_RACE = 0.15  # of a budget in seconds
 _TAKES_START = ("genetic_algorithm", "greedy_ils", "simulated_annealing")
 _STALL = 400  # runs in a row without a configuration that is new
+_RACE_SECONDS = 10.0  # where the budget is none of seconds
 _ROUND = 50  # evaluations before a strategy starts again around the best found so far
 
 
@@ -37,12 +40,16 @@ _USUAL = Budget(evaluations=200)
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """One configuration: how it went, and its time in seconds (infinite unless the outcome is ok)."""
+    """One configuration: how it went, and its time in seconds (infinite unless the outcome is ok).
+
+    ``text``: hash of its code where that is known; other configurations may have the same.
+    """
 
     point: Point
     outcome: Outcome
     seconds: float = math.inf
     reused: bool = False  # from the store: costs no budget
+    text: str = ""
 
     @property
     def ok(self) -> bool:
@@ -51,7 +58,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """``leaders``: the best evaluations, best first, re-measured if that was asked for."""
+    """``leaders``: the best evaluations, best first, timed again in turn if that was asked for."""
 
     evaluations: tuple[Evaluation, ...]
     leaders: tuple[Evaluation, ...]
@@ -70,7 +77,8 @@ class SearchResult:
 
 # points, and the seconds beyond which an evaluation may be cut off (infinite: never)
 EvaluateBatch = Callable[[Sequence[Point], float], Sequence[Evaluation]]
-Remeasure = Callable[[Sequence[Evaluation]], Sequence[float]]
+# leaders, the number of the one that stays unless another is surely faster, seconds -> seconds of each
+Race = Callable[[Sequence[Evaluation], int, float], Sequence[float]]
 
 
 class _Finished(Exception):  # noqa: N818 - not an error
@@ -132,26 +140,30 @@ def search(
     budget: Budget = _USUAL,
     strategy: str = DEFAULT_STRATEGY,
     seed: int = 1,
-    remeasure: Remeasure | None = None,
-    finalists: int = 4,
+    race: Race | None = None,
+    finalists: int = 8,
 ) -> SearchResult:
     """Evaluate ``start`` and the model's favourites, then let the strategy go on from the best of them.
 
+    ``race`` times the best ``finalists`` and the first of all once more; a share of the seconds is its own.
     Raises ``Refusal`` (MDH605) where Kernel Tuner is not installed, ``ValueError`` for an unknown strategy.
     """
     name = STRATEGIES.get(strategy, strategy)
     if name not in STRATEGIES.values():
         raise ValueError(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
-    ledger = _Ledger(space, evaluate_batch, budget)
+    share = budget.seconds * _FOR_THE_RACE if race is not None and budget.seconds is not None else 0.0
+    searching = Budget(budget.evaluations, budget.seconds and budget.seconds - share)
+    ledger = _Ledger(space, evaluate_batch, searching)
     first = best_estimated(space, order_hint, _favourites(budget), seed) if order_hint else []
-    first = [*(p for p in start if p not in first), *first]
+    first = [*start, *(p for p in first if p not in start)]
     kernel_tuner = _kernel_tuner()
     with contextlib.suppress(_Finished):
         ledger.check()
         ledger.evaluate(first)
         ledger.check()
         _run_strategy(kernel_tuner, name, ledger, seed)
-    return _result(ledger, strategy, seed, remeasure, finalists)
+    result = _result(ledger, strategy, seed, finalists)
+    return result if race is None else _raced(result, first[:1], race, share or _RACE_SECONDS)
 
 
 def first_choice(
@@ -161,23 +173,41 @@ def first_choice(
     ledger = _Ledger(space, evaluate_batch, Budget())
     ledger.evaluate(best_estimated(space, order_hint, count, seed))
     ledger.stopped = "no search"
-    return _result(ledger, "model", seed, None, count)
+    return _result(ledger, "model", seed, count)
 
 
 def _favourites(budget: Budget) -> int:
     return 16 if budget.evaluations is None else max(1, min(16, budget.evaluations // 4))
 
 
-def _result(
-    ledger: _Ledger, strategy: str, seed: int, remeasure: Remeasure | None, finalists: int
-) -> SearchResult:
+def _result(ledger: _Ledger, strategy: str, seed: int, finalists: int) -> SearchResult:
     evaluations = tuple(ledger.known.values())
-    leaders = sorted((e for e in evaluations if e.ok), key=lambda e: e.seconds)[:finalists]
-    if remeasure is not None and leaders:
-        times = remeasure(leaders)
-        renewed = [Evaluation(e.point, e.outcome, t, e.reused) for e, t in zip(leaders, times, strict=True)]
-        leaders = sorted((e for e in renewed if e.ok), key=lambda e: e.seconds)
+    leaders = _distinct(sorted((e for e in evaluations if e.ok), key=lambda e: e.seconds))[:finalists]
     return SearchResult(evaluations, tuple(leaders), strategy, seed, ledger.stopped)
+
+
+def _distinct(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
+    """The first of those with the same code."""
+    first: dict[object, Evaluation] = {}
+    for e in evaluations:
+        first.setdefault(e.text or id(e), e)
+    return list(first.values())
+
+
+def _raced(result: SearchResult, incumbent: Sequence[Point], race: Race, seconds: float) -> SearchResult:
+    """The leaders in the order of a race, in which the incumbent takes part if it ran at all."""
+    leaders = list(result.leaders)
+    if not leaders:
+        return result
+    known = [e for e in result.evaluations if e.ok and e.point in incumbent]
+    leaders = _distinct([*known, *leaders])
+    times = race(leaders, 0, seconds)
+    renewed = [
+        replace(e, outcome=Outcome(e.outcome.kind, IN_TURN), seconds=t)
+        for e, t in zip(leaders, times, strict=True)
+    ]
+    order = sorted((e for e in renewed if e.ok), key=lambda e: e.seconds)
+    return replace(result, leaders=tuple(order))
 
 
 # --------------------------------------------------------------------------- Kernel Tuner

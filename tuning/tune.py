@@ -3,8 +3,9 @@
 A candidate is generated, compiled, compared with the original on a small odd size (if sizes vary), then run
 at the size to tune for and timed; its values must have the original's digest, or compare within tolerance
 where rounding occurs.  One that is slower than a multiple of the best so far is given up before that.  The
-leaders are timed again in turn; the first of them that passes the full verification is measured against the
-original in pairs.  Every outcome is stored.
+leaders and the cost model's choice are timed again in turn, and that choice stays unless another is surely
+faster (``tuning.race``); the first of them that passes the full verification is measured against the original
+in pairs.  Every outcome is stored.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from mdh_core.diagnostics import Diagnostic, Refusal
 from tuning.budget import DEFAULT_STRATEGY, Budget
 from tuning.harness import ORIGINAL_ONLY, Candidate, Subject
 from tuning.measure import Measurement, Ratio, measure, quantile, run_bench
+from tuning.race import race
 from tuning.runner import (
     DECLINED,
     HARNESS_FAILED,
@@ -33,7 +35,7 @@ from tuning.runner import (
     Outcome,
     Workbench,
 )
-from tuning.search import Evaluation, SearchResult, first_choice, search
+from tuning.search import IN_TURN, Evaluation, SearchResult, first_choice, search
 from tuning.space import Estimate
 from tuning.store import Context, Record, Store, canonical
 from tuning.verify import EXACT_DATA, Case, Thorough, VerifySummary, verify, verify_thoroughly
@@ -103,7 +105,7 @@ class Settings:
     final_seconds: float = 3.0
     final_rounds: int = 7
     sample_seconds: float = 0.1
-    finalists: int = 4
+    finalists: int = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,7 @@ class _Tuner:
             return None
         seconds = quantile(record.times, _LOW_QUANTILE) if record.times else math.inf
         evaluation = Evaluation(
-            point, Outcome(record.outcome, record.reason), seconds, reused=not self.settings.replay
+            point, Outcome(record.outcome, record.reason), seconds, not self.settings.replay, digest
         )
         self.by_text[digest] = evaluation
         return evaluation
@@ -236,7 +238,9 @@ class _Tuner:
             self.made[canonical(point)] = (candidate, built.data["program"])
             outcome, times = self._compare_and_time(built.data["program"], cut_off)
         seconds = quantile(times, _LOW_QUANTILE) if outcome.ok and times else math.inf
-        evaluation = Evaluation(point, Outcome(outcome.kind, outcome.reason), seconds)
+        evaluation = Evaluation(
+            point, Outcome(outcome.kind, outcome.reason), seconds, text=text_hash(candidate)
+        )
         self.by_text[text_hash(candidate)] = evaluation
         return self._keep(evaluation, text_hash(candidate), times, candidate.configuration_json)
 
@@ -325,17 +329,28 @@ class _Tuner:
             program = built.data["program"]
         return candidate, program
 
-    def remeasure(self, leaders: Sequence[Evaluation]) -> list[float]:
-        """Times of the leaders, taken in turn, three passes."""
-        if self.settings.replay:
-            return [e.seconds for e in leaders]
+    def race(self, leaders: Sequence[Evaluation], incumbent: int, seconds: float) -> list[float]:
+        """Times of the leaders in turn; recorded as such, so that a replay decides the same."""
         programs = [self.program_of(e.point) for e in leaders]
-        times: list[list[float]] = [[] for _ in leaders]
-        for _ in range(3):
-            for k, made in enumerate(programs):
-                ended = self._time(made[1], math.inf) if made else Outcome(HARNESS_FAILED)
-                times[k] += [t[1] for t in ended.data.get("times", ())] if ended.ok else []
-        return [quantile(t, _LOW_QUANTILE) if t else math.inf for t in times]
+
+        def sample(k: int) -> float:
+            made = programs[k]
+            ended = self._time(made[1], math.inf) if made else Outcome(HARNESS_FAILED)
+            times = [t[1] for t in ended.data.get("times", ())] if ended.ok else []
+            return quantile(times, _LOW_QUANTILE) if times else math.inf
+
+        times = race(sample, len(leaders), incumbent, seconds)
+        earlier = [e for e in self.by_text.values() if e.outcome.reason == IN_TURN]
+        for e in earlier:
+            self._record(replace(e, outcome=Outcome(OK)))
+        for e, t in zip(leaders, times, strict=True):
+            if math.isfinite(t):
+                self._record(replace(e, outcome=Outcome(OK, IN_TURN), seconds=t))
+        return times
+
+    def _record(self, evaluation: Evaluation) -> None:
+        candidate = self.made[canonical(evaluation.point)][0]
+        self._keep(evaluation, text_hash(candidate), configuration=candidate.configuration_json)
 
     def choose(self, result: SearchResult, final: Sequence[Case]) -> tuple[Winner | None, SearchResult]:
         """The best leader that passes the full verification; those that do not are marked."""
@@ -442,6 +457,8 @@ def _search(
     s = tuner.settings
     if s.budget.nothing:
         return first_choice(space, tuner.evaluate_batch, order_hint=estimate, seed=s.seed), ()
+    if s.replay:
+        return _replayed(tuner), ()
     try:
         found = search(
             space,
@@ -451,13 +468,24 @@ def _search(
             budget=s.budget,
             strategy=s.strategy,
             seed=s.seed,
-            remeasure=tuner.remeasure,
+            race=tuner.race,
             finalists=s.finalists,
         )
     except Refusal as refusal:
         found = first_choice(space, tuner.evaluate_batch, order_hint=estimate, seed=s.seed)
         return found, (refusal.diagnostic,)
     return found, ()
+
+
+def _replayed(tuner: _Tuner) -> SearchResult:
+    """What the recorded evaluations say, without running anything: those of the last race decide."""
+    s = tuner.settings
+    records = tuner.store.all(tuner.context) if tuner.store is not None and tuner.context is not None else []
+    points: list[Point] = [json.loads(text) for text in dict.fromkeys(r.configuration for r in records)]
+    evaluations = tuple(tuner.evaluate_batch(points, math.inf))
+    ran = sorted((e for e in evaluations if e.ok), key=lambda e: e.seconds)
+    leaders = [e for e in ran if e.outcome.reason == IN_TURN] or ran
+    return SearchResult(evaluations, tuple(leaders[: s.finalists + 1]), s.strategy, s.seed, "replay")
 
 
 def _counts(reasons: Mapping[str, int]) -> str:
