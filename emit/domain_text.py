@@ -49,7 +49,7 @@ class DomainText:
         return a.substitute(ends)
 
     @staticmethod
-    def _not_negative(a: Affine, at: dict[str, str]) -> str:
+    def not_negative(a: Affine, at: dict[str, str]) -> str:
         """``j + 3 <= i`` for ``i - j - 3 >= 0``."""
         left = Affine(tuple((n, -c) for n, c in a.terms if c < 0), max(0, -a.const))
         right = Affine(tuple((n, c) for n, c in a.terms if c > 0), max(0, a.const))
@@ -65,7 +65,7 @@ class DomainText:
         """
         moving = {x.dim for x in inner}
         tests = [
-            self._not_negative(self._corner(r, inner, largest=False), at)
+            self.not_negative(self._corner(r, inner, largest=False), at)
             for r in rows
             if every or r.names & moving
         ]
@@ -74,7 +74,7 @@ class DomainText:
     def nowhere(self, rows: Rows, inner: Sequence[Loop], at: dict[str, str]) -> str | None:
         """C text that holds where one of the rows fails for all points that the loops reach."""
         tests = [
-            self._not_negative(-self._corner(r, inner, largest=True) - 1, at) for r in rows
+            self.not_negative(-self._corner(r, inner, largest=True) - 1, at) for r in rows
         ]
         return " || ".join(dict.fromkeys(tests)) or None
 
@@ -82,7 +82,7 @@ class DomainText:
         """The condition on the parameters alone; None: there is none, "0": it never holds."""
         if any(r.is_constant and r.const < 0 for r in self.over_params):
             return "0"
-        return " && ".join(self._not_negative(r, {}) for r in self.over_params if r.terms) or None
+        return " && ".join(self.not_negative(r, {}) for r in self.over_params if r.terms) or None
 
     # ------------------------------------------------------------------ bounds of loops
 

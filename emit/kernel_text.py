@@ -7,6 +7,7 @@ each dimension's index at the place where code is being written.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -92,6 +93,19 @@ class Names:
             name, k = f"{wish}_{k}", k + 1
         self.taken.add(name)
         return name
+
+
+_CONSTANT = re.compile(r"\s*[\w ]+? (\w+) = [^;]*;")
+
+
+def without_dead_constants(rows: list[str]) -> list[str]:
+    """The lines without variables that nothing else mentions; names are unique within a kernel."""
+    while True:
+        counts = Counter(word for row in rows for word in re.findall(r"[A-Za-z_]\w*", row))
+        kept = [row for row in rows if not ((m := _CONSTANT.fullmatch(row)) and counts[m[1]] == 1)]
+        if len(kept) == len(rows):
+            return rows
+        rows = kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,8 @@ before   a program with cc, pw and ps dimensions, three phases with an order and
 after    loops in execution order; every program of a stage has either no ps dimension (``Nest``), or one ps
          dimension and else cc (``ScanNest``)
 
-How the three phases of mdh.md 4.3 end up in loops:
+What becomes of the phases of mdh.md 4.3 (``lowering.phases``: those that differ are stages of their own):
 
-* D1 = S1 = R1 and D2 = S2 = R2: one nest.  Otherwise the phases that differ are separate stages with
-  a materialised MDA between them: the de-composition copies every operand to its point, the scalar
-  phase stores every result, the re-composition combines them.
 * Loops on a ``threads`` layer are bound together, where the outermost of them stands (as the blocks and
   threads of a GPU are); several of one dimension, or ones that cannot be bound, run sequentially.
 * The register tile is the longest suffix of loops on ``unrolled`` and ``lanes`` layers.
@@ -31,23 +28,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from lowering.histogram import OneHot, one_hot
-from lowering.loops import Loop, size_name
-from lowering.machine import Machine, SystemModel
+from lowering.histogram import OneHot
+from lowering.loops import Loop
+from lowering.machine import Machine
 from lowering.packs import Pack, packs_of
-from lowering.parameters import Configuration, Level, columns_of, output_buffers, reassociates
-from mdh_core.combine import CC, CombineOp, linear_operator
-from mdh_core.expr import Affine, Constraint, Load, Operand, Result, ScalarType, Type, walk
+from lowering.parameters import Configuration, columns_of, output_buffers, reassociates
+from lowering.phases import Phase, staged
+from mdh_core.combine import linear_operator
+from mdh_core.expr import Load, Result, ScalarType, walk
 from mdh_core.ir import (
-    Access,
     Buffer,
     Dim,
-    InputView,
-    MdHom,
     MdhProgram,
-    OutputView,
-    ScalarFunction,
-    Store,
     read_buffers,
 )
 
@@ -135,198 +127,25 @@ class Lowered:
     temporaries: tuple[Buffer, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Phase:
-    """Order and roles of the levels in one phase, by dimension name."""
-
-    order: tuple[tuple[int, str], ...]
-    roles: dict[tuple[int, str], str]
-    parts: dict[tuple[int, str], int]
-
-
-def _phase(
-    c: Configuration,
-    program: MdhProgram,
-    model: SystemModel,
-    order: tuple[Level, ...],
-    assign: tuple[tuple[tuple[int, int], ...], ...],
-) -> _Phase:
-    names = [d.name for d in program.hom.dims]
-    roles, parts = {}, {}
-    for layer in range(model.depth):
-        for d, name in enumerate(names):
-            roles[layer, name] = model.layers[assign[layer][d][0]].role
-            parts[layer, name] = c.num_parts[layer][d]
-    return _Phase(tuple((layer, names[d]) for layer, d in order), roles, parts)
-
-
 # --------------------------------------------------------------------------- stages
-
-
-class _Temporaries(list[Buffer]):
-    """Buffers between stages; ``tag`` keeps those of several programs of a kernel apart."""
-
-    tag = ""
 
 
 def lower(program: MdhProgram, c: Configuration, machine: Machine, tag: str = "") -> Lowered:
     """The stages of a program under a legal configuration of ``machine.model``."""
-    model = machine.model
-    decompose = _phase(c, program, model, c.decompose_order, c.decompose_assign)
-    scalar = _phase(c, program, model, c.scalar_order, c.scalar_assign)
-    recompose = _phase(c, program, model, c.recompose_order, c.recompose_assign)
-    temporaries = _Temporaries()
-    temporaries.tag = tag
+    pieces, temporaries = staged(program, c, machine.model, tag)
     stages: list[Stage] = []
-    if decompose != scalar:
-        copies, program = _decomposed(program, temporaries)
-        stages += [_nest(p, decompose, c, machine) for p in copies]
-    if scalar != recompose and program.hom.function is not None:
-        mapped, program = _mapped(program, temporaries)
-        stages.append(_nest(mapped, scalar, c, machine))
-        scalar = recompose
-    form = one_hot(program) if decompose == scalar == recompose else None
-    if form is not None:
-        return Lowered((_histogram(program, form, scalar, machine),), tuple(temporaries))
-    for p in _scans_split(program, temporaries):
-        scanned = p.hom.dims_of("ps")
-        stages.append(
-            _scan(p, scanned[0], scalar, c, machine) if scanned else _nest(p, scalar, c, machine)
-        )
-    return Lowered(tuple(stages), tuple(temporaries))
+    for piece in pieces:
+        p, phase = piece.program, piece.phase
+        if piece.form is not None:
+            stages.append(_histogram(p, piece.form, phase, machine))
+        elif scanned := p.hom.dims_of("ps"):
+            stages.append(_scan(p, scanned[0], phase, c, machine))
+        else:
+            stages.append(_nest(p, phase, c, machine))
+    return Lowered(tuple(stages), temporaries)
 
 
-def _temporary(name: str, t: Type, dims: tuple[str, ...], temporaries: _Temporaries) -> Buffer:
-    name = name.replace("mdh_", f"mdh{temporaries.tag}_")
-    buffer = Buffer(name, t, tuple(Affine.of(size_name(d)) for d in dims))
-    temporaries.append(buffer)
-    return buffer
-
-
-def _decomposed(
-    program: MdhProgram, temporaries: _Temporaries
-) -> tuple[list[MdhProgram], MdhProgram]:
-    """Copies of every operand to the points that use it, and the program that reads them there.
-
-    Where there is a domain, the points that use an operand are no box: nothing is copied then.
-    """
-    if program.hom.domain:
-        return [], program
-    copies, accesses, buffers = [], [], []
-    for k, access in enumerate(program.inp.accesses):
-        used = tuple(
-            d.name for d in program.hom.dims if any(a.coefficient(d.name) for a in access.index)
-        )
-        if access.conditional or not used:
-            accesses.append(access)
-            continue
-        t = program.buffer(access.buffer).type
-        copy = _temporary(f"mdh_operand{k}", t, used, temporaries)
-        at = tuple(Affine.of(d) for d in used)
-        others = (d.size for d in program.hom.dims if d.name not in used)
-        hom = MdHom(
-            tuple(program.dim(d) for d in used),
-            ScalarFunction((Operand(0, t),)),
-            (CC,) * len(used),
-            domain=tuple(Constraint(n.span - 1) for n in others if not n.constant),  # else nothing is read
-        )
-        copies.append(
-            replace(
-                program,
-                name=f"{program.name} operand {k}",
-                buffers=(program.buffer(access.buffer), copy),
-                inp=InputView((access,)),
-                hom=hom,
-                out=OutputView((None,), (Store(copy.name, at, Result(0, t)),)),
-            )
-        )
-        buffers.append(copy)
-        accesses.append(Access(copy.name, at))
-    return copies, replace(
-        program, buffers=(*program.buffers, *buffers), inp=InputView(tuple(accesses))
-    )
-
-
-def _as_temporaries(
-    program: MdhProgram, combine: tuple[CombineOp, ...], prefix: str, temporaries: _Temporaries
-) -> tuple[MdhProgram, MdhProgram, tuple[Dim, ...]]:
-    """The program with ``combine`` whose components go to temporaries, and one that reads them."""
-    dims = tuple(
-        d for d, op in zip(program.hom.dims, combine, strict=True) if op.kind != "pw"
-    )
-    reduced = {d.name for d in program.hom.dims} - {d.name for d in dims}
-    at = tuple(Affine.of(d.name) for d in dims)
-    types = program.component_types
-    buffers = tuple(
-        _temporary(f"{prefix}{c}", t, tuple(d.name for d in dims), temporaries)
-        for c, t in enumerate(types)
-    )
-    first = replace(
-        program,
-        buffers=(*program.buffers, *buffers),
-        hom=replace(program.hom, combine=combine),
-        out=OutputView(
-            (None,) * len(types),
-            tuple(Store(b.name, at, Result(c, b.type)) for c, b in enumerate(buffers)),
-        ),
-    )
-    rest = replace(
-        program,
-        buffers=(*program.buffers, *buffers),
-        inp=InputView(tuple(Access(b.name, at) for b in buffers)),
-        hom=MdHom(
-            dims,
-            ScalarFunction(tuple(Operand(c, t) for c, t in enumerate(types))),
-            tuple(program.op(d.name) for d in dims),
-            tuple(c for c in program.hom.domain if not c.names & reduced),
-        ),
-    )
-    return first, rest, dims
-
-
-def _mapped(program: MdhProgram, temporaries: _Temporaries) -> tuple[MdhProgram, MdhProgram]:
-    """The scalar phase alone, and the re-composition of what it stored."""
-    every = (CC,) * len(program.hom.dims)
-    first, rest, _ = _as_temporaries(program, every, "mdh_result", temporaries)
-    return first, rest
-
-
-def _scans_split(program: MdhProgram, temporaries: _Temporaries) -> list[MdhProgram]:
-    """At most one ps dimension per program, and then no pw dimension (mdh.md 5, interchange).
-
-    before   ps(+) in i, pw(+) in j
-    after    pw(+) in j to a temporary; ps(+) in i over it
-    """
-    scanned = program.hom.dims_of("ps")
-    if not scanned or (len(scanned) == 1 and not program.hom.dims_of("pw")):
-        return [program]
-    if program.hom.dims_of("pw"):
-        combine = tuple(CC if op.kind == "ps" else op for op in program.hom.combine)
-        prefix = "mdh_row"
-    else:
-        last = scanned[-1].name
-        combine = tuple(
-            op if op.kind != "ps" or d.name == last else CC
-            for d, op in zip(program.hom.dims, program.hom.combine, strict=True)
-        )
-        prefix = f"mdh_scan{len(scanned)}_"
-    first, rest, dims = _as_temporaries(program, combine, prefix, temporaries)
-    if prefix != "mdh_row":
-        done = scanned[-1].name
-        rest = replace(
-            rest,
-            hom=replace(
-                rest.hom,
-                combine=tuple(
-                    CC if d.name == done else op
-                    for d, op in zip(dims, rest.hom.combine, strict=True)
-                ),
-            ),
-        )
-    return [first, *_scans_split(rest, temporaries)]
-
-
-def _threaded(phase: _Phase) -> list[tuple[int, str]]:
+def _threaded(phase: Phase) -> list[tuple[int, str]]:
     """The levels that threads share, in the order of the phase."""
     return [
         (layer, d)
@@ -339,7 +158,7 @@ def _keeps_order(program: MdhProgram) -> bool:
     return program.fp == "exact" and reassociates(program)
 
 
-def _histogram(program: MdhProgram, form: OneHot, phase: _Phase, machine: Machine) -> HistogramNest:
+def _histogram(program: MdhProgram, form: OneHot, phase: Phase, machine: Machine) -> HistogramNest:
     """Threads share a concatenated dimension if the configuration says so, else parts of a reduced one."""
     names = tuple(d.name for d in program.hom.dims if d.name not in form.cells)
     threaded = [d for _, d in _threaded(phase) if d in names]
@@ -360,7 +179,7 @@ def is_linear_recurrence(program: MdhProgram) -> bool:
     return used <= {1}
 
 
-def _scan(program: MdhProgram, dim: Dim, phase: _Phase, c: Configuration, machine: Machine) -> ScanNest:
+def _scan(program: MdhProgram, dim: Dim, phase: Phase, c: Configuration, machine: Machine) -> ScanNest:
     """Threads share the cc dimensions if the configuration says so, else the scanned one.
 
     A function that does not commute is scanned in blocks only as a linear recurrence: there the emitted
@@ -384,7 +203,7 @@ def _scan(program: MdhProgram, dim: Dim, phase: _Phase, c: Configuration, machin
 # --------------------------------------------------------------------------- one nest
 
 
-def _nest(program: MdhProgram, phase: _Phase, c: Configuration, machine: Machine) -> Nest:
+def _nest(program: MdhProgram, phase: Phase, c: Configuration, machine: Machine) -> Nest:
     names = {d.name for d in program.hom.dims}
     order = [(layer, d) for layer, d in phase.order if d in names]
     depth = 1 + max((layer for layer, _ in order), default=0)

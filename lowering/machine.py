@@ -5,8 +5,9 @@
 
 An abstract system model is a pair of memory layers and core layers; sizes and core counts are not
 part of it.  ``role`` says what a generator makes of a loop on the layer: ``sequential`` (a loop),
-``unrolled`` (a loop written out, its data in registers), ``threads`` (split among cores that share
-memory), ``lanes`` (one vector instruction).  Capacities live in ``Machine``.
+``unrolled`` (a loop written out, its data in registers), ``blocks`` (of a GPU's grid: they share nothing but
+global memory), ``threads`` (split among cores that share memory), ``lanes`` (one vector instruction).
+Capacities live in ``Machine`` and ``lowering.device``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 @dataclass(frozen=True, slots=True)
 class Layer:
     name: str
-    role: str  # sequential | unrolled | threads | lanes
+    role: str  # sequential | unrolled | blocks | threads | lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def _memory(*names: str) -> tuple[Layer, ...]:
 
 
 def _threads(*names: str) -> tuple[Layer, ...]:
-    return tuple(Layer(n, "threads") for n in names)
+    return tuple(Layer(n, "blocks" if n in ("SMX", "CU") else "threads") for n in names)
 
 
 SIMD = Layer("SIMD", "lanes")

@@ -58,7 +58,7 @@ def packs_of(
     registers = {k for k, m in enumerate(machine.model.memory) if m.role == "unrolled"}
     private = stack = 0
     packs = []
-    nodes = _scalar_nodes(program)
+    nodes = scalar_nodes(program)
     read = {program.inp.accesses[n.access].buffer for n in nodes if isinstance(n, Operand)}
     loaded = {n.buffer for n in nodes if isinstance(n, Load)}  # at computed indices
     for name in dict.fromkeys(a.buffer for a in program.inp.accesses):
@@ -68,7 +68,7 @@ def packs_of(
             name not in regions
             or name not in read
             or not buffer.rank
-            or any(a.conditional or _linear_part(a) != _linear_part(accesses[0]) for a in accesses)
+            or any(a.conditional or linear_part(a) != linear_part(accesses[0]) for a in accesses)
             or any(s.buffer == name for s in program.out.stores)
             or name in loaded
             or (program.hom.domain and any(read_in_boxes(program, a) != [] for a in accesses))
@@ -82,7 +82,7 @@ def packs_of(
             region, layout = regions[name][loop.layer][d], layouts[name][loop.layer][d]
             if (region == 0 or region in registers) and layout == plain:
                 continue
-            extents = _box(program, accesses, loops[at:])
+            extents = box_of(program, accesses, loops[at:])
             if extents is None:
                 continue
             pack = Pack(name, at, layout, extents, _strip(program, accesses, layout, loops, at, scope))
@@ -148,12 +148,12 @@ def _strip(
     return own[0], width
 
 
-def _scalar_nodes(program: MdhProgram) -> list[Expr]:
+def scalar_nodes(program: MdhProgram) -> list[Expr]:
     scalar = program.hom.scalar
     return [n for e in (*scalar.results, *stmt_exprs(scalar.body)) for n in walk(e)]
 
 
-def _box(program: MdhProgram, accesses: list[Access], inner: list[Loop]) -> tuple[int, ...] | None:
+def box_of(program: MdhProgram, accesses: list[Access], inner: list[Loop]) -> tuple[int, ...] | None:
     """Constant extents of the cells that the accesses touch inside ``inner``, or None."""
     extents = []
     dims = {d.name for d in program.hom.dims}
@@ -171,5 +171,5 @@ def _box(program: MdhProgram, accesses: list[Access], inner: list[Loop]) -> tupl
     return tuple(extents)
 
 
-def _linear_part(access: Access) -> tuple[tuple[tuple[str, int], ...], ...]:
+def linear_part(access: Access) -> tuple[tuple[tuple[str, int], ...], ...]:
     return tuple(a.terms for a in access.index)

@@ -19,6 +19,8 @@
 
 ``past_caches`` refines R3: output buffers whose finished cells go to memory past the caches, where the
 buffer is larger than the last of them (the caches stand for no region of their own on the way out).
+``padding`` refines D4: further elements behind each row of a buffer's copies, so that columns of a copy
+in shared memory lie in different banks.
 
 A *level* ``(l, d)`` is partitioning layer ``l`` (0 .. L-1, outermost first) of dimension ``d`` (0 .. D-1,
 in the order of the md_hom); an *ASM level* ``(a, x)`` is layer ``a`` of the system model with
@@ -68,6 +70,7 @@ class Configuration:
     output_memory: tuple[tuple[str, Table], ...]
     output_layout: tuple[tuple[str, LayoutTable], ...]
     past_caches: tuple[str, ...] = ()
+    padding: tuple[tuple[str, int], ...] = ()
 
     def part_size(self, level: Level) -> int:
         """Elements of dimension d in one part of the level."""
@@ -120,6 +123,7 @@ def make(
     memory: Mapping[str, tuple[int, Level, Layout]] | None = None,
     accumulate_from: Level | None = None,
     past_caches: tuple[str, ...] = (),
+    padding: tuple[tuple[str, int], ...] = (),
 ) -> Configuration:
     """A fused configuration from the few choices that matter most.
 
@@ -176,6 +180,7 @@ def make(
         tuple((b, region_table(inner, accumulate_from)) for b in outs),
         tuple((b, layout_table(b, plain_out[b], None)) for b in outs),
         past_caches,
+        padding,
     )
 
 
@@ -241,7 +246,7 @@ def _exact_keeps_order(c: Configuration, p: MdhProgram, m: SystemModel) -> bool:
         if met != sorted(met):
             return False
         for d, layer in met:
-            if m.layers[assign[layer][d][0]].role in ("threads", "lanes"):
+            if m.layers[assign[layer][d][0]].role in ("blocks", "threads", "lanes"):
                 return False
     return True
 
@@ -309,6 +314,7 @@ def random_configuration(
 ) -> Configuration:
     """A random legal configuration; ``fused`` forces or forbids D1 = S1 = R1, D2 = S2 = R2."""
     rank, every = len(program.hom.dims), levels(model, len(program.hom.dims))
+    on_gpu = any(layer.role == "blocks" for layer in model.layers)
     while True:
         parts = [
             [1 if layer == 0 or rng.random() < 0.4 else rng.choice((1, 2, 3, 4, 5, 8)) for _ in range(rank)]
@@ -361,6 +367,7 @@ def random_configuration(
             tuple((b, regions()) for b in outs),
             tuple((b, layouts(b)) for b in outs),
             tuple(b for b in outs if rng.random() < 0.4),
+            tuple((b, rng.choice((0, 1, 4))) for b in ins) if on_gpu else (),
         )
         if why_not_legal(c, program, model) is None:
             return c

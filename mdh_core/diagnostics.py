@@ -80,6 +80,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH413", "error", "clause of a directive contradicts the loop", "A `reduction` or `collapse` clause of an OpenMP or OpenACC directive is missing or differs from what the loops do."),
     ("MDH414", "warning", "nest is not replaced because of a directive", "A call in place of the nest would not do the same: `omp for` and `acc loop` share out a loop among threads that run already, each of which would call; a region may run on a device; a directive above `#pragma mdh` may need a loop next. The nest is checked and shown, not spliced. `omp parallel for` and `acc parallel loop` start threads of their own."),
     ("MDH415", "warning", "assignment combines", "In Python, a function that declares its buffers with `out` and `inp` follows the MDH project: `=` into a cell that does not depend on a reduced dimension combines all values over that dimension, where plain Python would keep the last one. With `+=` and the like both mean the same.", 0),
+    ("MDH416", "error", "array cannot be copied to a GPU", "A GPU has memory of its own: before the nest runs there, the part of each array that it touches is copied. Where an array is indexed with data and its size is not declared, that part is not known."),
     # 5xx freshness
     ("MDH501", "error", "splice is stale", "The source nest changed after the generated code was made from it. Run `mdh-lift` on the file again."),
     ("MDH502", "error", "generated code was edited", "A generated region differs from what was written. `--force` overwrites it; `revert -w` drops it."),

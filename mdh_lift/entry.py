@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from emit.c_text import Printer, c_type
-from emit.render import Kernel
+from emit.request import Kernel
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lowering.machine import this_machine

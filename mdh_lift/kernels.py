@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from emit.c_text import affine_text
 from emit.host_text import Loops, leaves
-from emit.render import Kernel, KernelRequest, emit_openmp
+from emit.render import emit_openmp
+from emit.request import Kernel, KernelRequest
 from lifter.fusion import Fusion, fused, neighbours
 from lifter.lift import FinalIterator, LiftedNest
 from lowering.cost import default_point, estimate
@@ -21,11 +22,12 @@ from lowering.machine import Machine, this_machine
 from lowering.parameters import Configuration
 from lowering.point import Point, configuration_at, own_values, round_up, tile_of
 from lowering.right_looking import right_looking
+from lowering.rows_apart import rows_apart
 from lowering.space import Space, tuning_space
 from lowering.traffic import bytes_of
 from mdh_core.diagnostics import refuse
 from mdh_core.expr import Affine, ScalarType
-from mdh_core.ir import HostLoop, MdhProgram, Param, Size, Step, programs_of
+from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Size, Step, programs_of
 from mdh_core.show import c_style, show, statements
 from mdh_lift import iterations
 from mdh_lift.c_value import NotAnInteger, names_in, value
@@ -379,11 +381,27 @@ def planned(
     # fusions inside of loops whose updates are delayed were found for other programs
     fusions = tuple(f for f in lifted.fusions if not f.path or steps[f.path[0]] is lifted.program[f.path[0]])
     lifted = replace(lifted, program=steps)
+    lifted = lifted if fusions else _with_rows_apart(lifted)
+    steps = lifted.program
     sizes = iterations.sizes_at(steps, params)
     for f in fusions:
         first = tuple(programs_of(steps)).index(neighbours(steps, f)[0])
         sizes += iterations.sizes_at(fused(steps, f), params)[first : first + 1]
     return Plan(lifted, this_machine(), params, sizes, lines, macros, fusions)
+
+
+def _with_rows_apart(lifted: LiftedNest) -> LiftedNest:
+    """The nest with scans of reductions as two programs each, those outside of host loops."""
+    steps: list[Step] = []
+    more: list[Buffer] = []
+    for k, s in enumerate(lifted.program):
+        apart = rows_apart(s, f"_s{k}") if isinstance(s, MdhProgram) else None
+        if apart is None:
+            steps.append(s)
+            continue
+        steps += apart[:2]
+        more += apart[2]
+    return replace(lifted, program=tuple(steps), temporaries=(*lifted.temporaries, *more))
 
 
 def _in_blocks(lifted: LiftedNest, params: Mapping[str, int]) -> tuple[Step, ...]:

@@ -45,7 +45,7 @@ from mdh_lift.within import Broken, TooLong, each_within
 from tuning import lock as locks
 
 if TYPE_CHECKING:
-    from emit.render import Kernel
+    from emit.request import Kernel
     from frontend_py.read import Refused as RefusedFunction
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
@@ -435,8 +435,16 @@ def spliced_names(path: str, selects: Callable[[str], bool]) -> list[str]:
 # --------------------------------------------------------------------------- emit
 
 
-def emitted(report: FileReport, nest: NestReport, point: Mapping[str, int | str] | None = None) -> str:
-    """Kernel and call of a nest at a point of the search space, by default the cost model's first choice."""
+def emitted(
+    report: FileReport,
+    nest: NestReport,
+    point: Mapping[str, int | str] | None = None,
+    target: str = "openmp",
+) -> str:
+    """Kernel and call of a nest at a point of the search space, by default the cost model's first choice.
+
+    For a GPU: the file of the nest, its header, and the call.
+    """
     if nest.lifted is None or not nest.lifted.programs:
         return ""
     from mdh_lift import kernels  # not needed to check a file
@@ -444,6 +452,16 @@ def emitted(report: FileReport, nest: NestReport, point: Mapping[str, int | str]
     if is_python(report.source.path):
         return _emitted_for_python(report, nest, point or {})
     planned = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
+    if target != "openmp":
+        from mdh_lift.gpu_plans import gpu_plan
+
+        on_gpu = gpu_plan(nest.lifted, target, planned.params, planned.lines, planned.macros)
+        file = on_gpu.file({**on_gpu.default, **(point or {})})
+        after = kernels.after_text(nest.lifted)
+        return (
+            f"{file.text.rstrip()}\n\n/* {file.name}.h */\n{file.header.rstrip()}\n\n"
+            f"/* in place of the nest */\nif ({file.call}) {{ {after} }}\n"
+        )
     kernel = planned.kernel({**planned.default, **(point or {})})
     after = kernels.after_text(nest.lifted)
     return f"{kernel.text.rstrip()}\n\n/* in place of the nest */\nif ({kernel.call}) {{ {after} }}\n"

@@ -345,10 +345,6 @@ def bench(session: Session, paths: Sequence[str]) -> int:
 
 
 def emit(session: Session, paths: Sequence[str], target: str, configuration: str | None) -> int:
-    if target != "openmp":
-        raise click.UsageError(
-            f"target `{target}` is not part of version {VERSION}; this version emits openmp"
-        )
     given = None
     if configuration is not None:
         try:
@@ -360,7 +356,7 @@ def emit(session: Session, paths: Sequence[str], target: str, configuration: str
     for found, report, own in reports_of(session, paths):
         for nest in own:
             nests.append(nest)
-            text = session.attempt(found.path, partial(pipeline.emitted, report, nest, given))
+            text = session.attempt(found.path, partial(pipeline.emitted, report, nest, given, target))
             if text is not None:
                 codes[nest.name] = {"target": target, "code": text}
                 session.result(text)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import math
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from emit.c_text import Printer, c_type, constant
-from emit.render import KernelRequest, emit_openmp
+from emit.render import emit_openmp
+from emit.request import KernelRequest
 from lowering.machine import GENERIC, Machine
 from lowering.parameters import Configuration
 from mdh_core.evaluate import Value
@@ -73,7 +74,7 @@ def _literal(value: Value, t: Type) -> str:
     return constant(value, t)
 
 
-def _records(program: MdhProgram) -> list[RecordType]:
+def records_of(program: MdhProgram) -> list[RecordType]:
     found: dict[str, RecordType] = {}
 
     def note(t: Type) -> None:
@@ -125,7 +126,18 @@ def _printed(name: str, t: Type) -> list[str]:
     return [f'printf("{sign}", ({long}){name});']
 
 
-def program_text(cases: list[Case]) -> str:
+def _openmp(case: Case, name: str) -> tuple[str, str]:
+    """The text of a case's kernel, and its call."""
+    steps = (HostLoop("turn", Size(Affine.number(1)), (case.program,)),) if case.in_region else (case.program,)
+    kernel = emit_openmp(
+        KernelRequest(
+            name, case.program.name, steps, (case.configuration,), case.machine, regions=(case.in_region,)
+        )
+    )
+    return kernel.text, kernel.call
+
+
+def program_text(cases: list[Case], emitted: Callable[[Case, str], tuple[str, str]] = _openmp) -> str:
     out = ["#include <stdio.h>", "#include <string.h>", "#include <stdint.h>"]
     out += ["#ifdef __SANITIZE_ADDRESS__", "#include <sanitizer/asan_interface.h>", "#else"]
     out += [f"#define ASAN_{word}POISON_MEMORY_REGION(p, n) (void)(p)" for word in ("", "UN")] + ["#endif"]
@@ -133,19 +145,15 @@ def program_text(cases: list[Case]) -> str:
     known: dict[str, str] = {}  # kernels that differ in their names only are compiled once
     for k, case in enumerate(cases):
         p = case.program
-        for r in _records(p):
+        for r in records_of(p):
             fields = " ".join(f"{c_type(t)} {n};" for n, t in r.fields)
             out += [f"#define {r.name} {r.name}_{k}", f"typedef struct {{ {fields} }} {r.name};"]
         out += [function_text(f, p.functions) for f in p.functions]
-        steps = (HostLoop("turn", Size(Affine.number(1)), (p,)),) if case.in_region else (p,)
         name = f"kernel_{k}"
-        request = KernelRequest(
-            name, p.name, steps, (case.configuration,), case.machine, regions=(case.in_region,)
-        )
-        kernel = emit_openmp(request)
-        text = kernel.text.replace(name, f"kernel {k}" if _records(p) else "kernel")
+        kernel, call = emitted(case, name)
+        text = kernel.replace(name, f"kernel {k}" if records_of(p) else "kernel")
         if known.setdefault(text, name) == name:
-            out.append(kernel.text)
+            out.append(kernel)
         run = [f"static void case_{k}(void) {{"]
         for q in p.params:
             assert not isinstance(q.type, RecordType)
@@ -162,7 +170,7 @@ def program_text(cases: list[Case]) -> str:
                 run.append(f"  memcpy({b.name}, {b.name}_data, sizeof {b.name}_data);")
             margins = [f"{b.name}_all, {CANARY} * sizeof *{b.name}", f"{b.name} + {n}, {CANARY} * sizeof *{b.name}"]
             run += [f"  ASAN_POISON_MEMORY_REGION({margin});" for margin in margins]
-        run.append(f'  printf("{{\\"returned\\": %d, ", {kernel.call.replace(name, known[text])});')
+        run.append(f'  printf("{{\\"returned\\": %d, ", {call.replace(name, known[text])});')
         for b in p.buffers:
             run.append(f"  ASAN_UNPOISON_MEMORY_REGION({b.name}_all, sizeof {b.name}_all);")
             n = len(case.buffers[b.name].data)
@@ -179,7 +187,7 @@ def program_text(cases: list[Case]) -> str:
             )
         run += ['  printf("\\"end\\": 0}\\n");', "}"]
         out += run
-        for r in _records(p):
+        for r in records_of(p):
             out.append(f"#undef {r.name}")
         main.append(f"  case_{k}();")
     return "\n".join([*out, *main, "  return 0;", "}", ""])
@@ -253,13 +261,14 @@ def run_emitted(
         [compiler, *flags, str(source), "-o", str(program), "-lm"], capture_output=True, text=True, timeout=600
     )
     assert built.returncode == 0, built.stderr[:4000]
-    ran = subprocess.run(
-        [str(program)],
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        env={"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"},
-    )
+    return answers_of(cases, program, timeout, {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"})
+
+
+def answers_of(
+    cases: list[Case], program: Path, timeout: float, environment: Mapping[str, str]
+) -> list[tuple[int, dict[str, list[Value]]]]:
+    """Run a program made from ``program_text``: per case what was returned, and the buffers."""
+    ran = subprocess.run([str(program)], capture_output=True, text=True, timeout=timeout, env=dict(environment))
     assert ran.returncode == 0, (ran.returncode, ran.stderr[-2000:], ran.stdout[-500:])
     out = []
     for case, line in zip(cases, ran.stdout.splitlines(), strict=True):
@@ -282,7 +291,12 @@ def with_constant_sizes(p: MdhProgram, values: dict[str, int]) -> MdhProgram:
 
 def check(cases: Sequence[tuple[Case, Mapping[str, BufferValue]]], directory: Path, **how: object) -> None:
     """Every case ends with the buffers that stand beside it."""
-    answers = run_emitted([case for case, _ in cases], directory, **how)  # type: ignore[arg-type]
+    compare(cases, run_emitted([case for case, _ in cases], directory, **how))  # type: ignore[arg-type]
+
+
+def compare(
+    cases: Sequence[tuple[Case, Mapping[str, BufferValue]]], answers: list[tuple[int, dict[str, list[Value]]]]
+) -> None:
     for (case, expected), (returned, found) in zip(cases, answers, strict=True):
         assert returned == 1, case.program.name
         for store in case.program.out.stores:

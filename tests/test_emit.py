@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from emit.c_text import affine_text, constant
-from emit.render import KernelRequest, emit_openmp
+from emit.render import emit_openmp
+from emit.request import KernelRequest
 from frontend_c.read import CompileCommand, read
 from lifter.lift import LiftedNest, lift
 from lifter.run_nest import run_nest

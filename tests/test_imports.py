@@ -31,7 +31,7 @@ DATA = {
 DOORS = {
     "islpy": "lifter.polyhedral certify.sets",  # the certificate does not ask the lifter's sets
     "pycparser": "frontend_c.?",
-    "jinja2": "emit.render",
+    "jinja2": "emit.frames",
     "kernel_tuner": "tuning.search",
 }
 # small libraries without terms of their own: packages that may import them

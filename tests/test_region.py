@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from emit import histogram_text, nest_text
-from emit.render import Kernel
+from emit.request import Kernel
 from frontend_c.preprocess import CompileCommand
 from lowering.host_tiles import HostTiles, skew_of
 from lowering.lower import lower, may_join_a_team

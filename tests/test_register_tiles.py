@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from emit.packs_text import room
-from emit.render import KernelRequest, emit_openmp
+from emit.render import emit_openmp
+from emit.request import KernelRequest
 from lowering.copied import copied_value, with_copied_values
 from lowering.cost import default_point
 from lowering.facts import facts, row_dims, vector_candidates

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from emit.render import KernelRequest, emit_openmp
+from emit.render import emit_openmp
+from emit.request import KernelRequest
 from lifter.legality import why_not_well_defined
 from lifter.lift import LiftedNest
 from lifter.run_nest import run_nest

@@ -14,7 +14,8 @@ import pytest
 
 from emit.c_text import c_type
 from emit.host_text import leaves, tightest
-from emit.render import Kernel, KernelRequest, emit_openmp
+from emit.render import emit_openmp
+from emit.request import Kernel, KernelRequest
 from lifter.fusion import fused
 from lowering.cost import default_point
 from lowering.host_tiles import HostTiles

@@ -1,0 +1,418 @@
+"""From steps and configurations to a file for a GPU: kernels, and a host function that the nest calls.
+
+    int name(scalars, host arrays)      1: all the work of the nest is done, 0: nothing was written
+
+The host function declines as an OpenMP kernel does (``emit.guards_text``), and where there is no device, not
+enough memory on it, or a call fails; why is told once on the standard error output.  What the nest touches of
+an array is copied to the device before the first step and what it writes is copied back behind the last
+one; so until then the original can run instead.  Memory on the device is kept from call to call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from emit.c_text import Printer, affine_text, c_type
+from emit.empty_scan import empty_scan
+from emit.frames import template
+from emit.gpu_kernels import GpuKernel, Kernels, Known, words
+from emit.gpu_nest_text import GpuContext, GpuNestText
+from emit.gpu_rows_text import write_histogram, write_scan, write_sequential
+from emit.guards_text import assumptions, guards_of, in_comment, reach_of
+from emit.host_text import Leaf, Loops, largest_size, leaves
+from emit.interface_text import (
+    address,
+    argument,
+    depth_of,
+    distinct_sizes,
+    element,
+    fixed_names,
+    interface,
+    is_integer,
+    qualified,
+    scalar_parameter,
+    size_lines,
+    size_text,
+    taken_names,
+    written_buffers,
+)
+from emit.kernel_text import Names
+from emit.request import KernelRequest
+from emit.targets import Target, spelled
+from lowering.device import Device
+from lowering.gpu import GpuNest, GpuStage, lower_gpu, plain_nest
+from lowering.loops import size_name
+from lowering.lower import HistogramNest
+from lowering.machine import SystemModel
+from mdh_core.diagnostics import refuse
+from mdh_core.expr import Function, RecordType, Type, Var, stmt_exprs, walk
+from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Size, Step, keeps_if_empty
+from mdh_core.source import NO_SPAN
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFile:
+    """name, text of the file and of its header, and the call at the nest (nonzero: done)."""
+
+    name: str
+    text: str
+    header: str
+    call: str
+    kernels: tuple[GpuKernel, ...] = ()
+
+
+def emit_gpu(request: KernelRequest, target: Target, model: SystemModel, device: Device) -> GpuFile:
+    """The file of a nest for a GPU.
+
+    Raises ``Refusal`` (MDH416) where an array is indexed with data and its size is not known: it
+    cannot be copied.
+    """
+    steps = _plain_functions(distinct_sizes(request.steps, fixed_names(request)))
+    placed = list(leaves(steps))
+    params, buffers = interface(request, placed)
+    written = written_buffers(placed)
+    names = Names(taken_names(request, steps))
+    for b in (*buffers, *request.temporaries):
+        names.taken |= {f"{b.name}_{word}" for word in ("device", "first", "last", "bytes", "memory")}
+    known = {p.name: Known(p.name, "long" if is_integer(p) else c_type(p.type)) for p in params}
+    for leaf, _ in placed:
+        for d in leaf.hom.dims if isinstance(leaf, MdhProgram) else ():
+            constant = d.size.constant
+            known[size_name(d.name)] = Known(
+                size_name(d.name), "long", value="" if constant is None else str(constant)
+            )
+    for b in (*buffers, *request.temporaries):
+        known[b.name] = Known(b.name, c_type(b.type), buffer=True)
+    records = _records(placed)
+    kernels = Kernels(target, request.name, names, known, tuple(r.name for r in records), _launch(target))
+    body = _Body(request, model, device, kernels)
+    body.write(steps)
+    ranges, unknown = _ranges(buffers, placed)
+    if unknown:
+        headline = f"how much of `{unknown[0]}` is read is not known: it cannot be copied to a GPU"
+        raise refuse("MDH416", headline, NO_SPAN, help="declare the array with its size")
+    guards = guards_of(request, placed, buffers, written, names)
+    temporaries = [*request.temporaries, *body.temporaries]
+    used = words([*kernels.host.rows, *guards])
+    mentioned = {k.name for kernel in kernels.done for k in kernel.parameters}
+    buffers = [b for b in buffers if b.name in mentioned or b.name in used]
+    memory = [_memory(b, k, written) for k, b in enumerate(buffers)]
+    memory += [
+        _temporary(b, len(buffers) + k, body.count(b)) for k, b in enumerate(temporaries)
+        if b.name in mentioned
+    ]  # fmt: skip
+    about = [row for b in buffers for row in ranges[b.name]]
+    used |= words([*about, *(m["bytes"] for m in memory)])
+    sizes = [line for name, line in size_lines(placed).items() if name in used | words(kernels.host.rows)]
+    used |= words(sizes)
+    params = [q for q in params if q.name in used]
+    notes = [*request.notes, *assumptions(request, guards, [])]
+    arguments = [*map(scalar_parameter, params), *(_pointer(b, written) for b in buffers)]
+    file = f"{request.name}{target.suffix}"
+    prototype = f"int {request.name}({', '.join(arguments) or 'void'})"
+    text = template(f"{target.name}{target.suffix}.j2").render(
+        name=request.name,
+        file=file,
+        title=f"{request.nest}, generated by mdh-lift" + (f" from {request.lines}" if request.lines else ""),
+        notes=[in_comment(line) for line in notes],
+        records=[_record_text(r) for r in records],
+        functions=[row for f in _functions(placed) for row in _function_rows(f, kernels)],
+        kernels=[kernels.declaration(k) for k in kernels.done],
+        kernel_names=[k.name for k in kernels.done],
+        prototype=prototype,
+        sizes=sizes,
+        guards=guards,
+        ranges=about,
+        memory=memory,
+        body=kernels.host.rows,
+        doubles=any("double" in row for k in kernels.done for row in kernels.declaration(k)),
+        build_options="-cl-fp32-correctly-rounded-divide-sqrt",
+    )  # fmt: skip
+    text = re.sub(r"\n{3,}", "\n\n", text)
+    header = template("gpu.h.j2").render(name=request.name, prototype=prototype)
+    given = [*map(argument, params), *(address(b, written) for b in buffers)]
+    return GpuFile(request.name, text, header, f"{request.name}({', '.join(given)})", tuple(kernels.done))
+
+
+# --------------------------------------------------------------------------- steps
+
+
+class _Body:
+    """The host function behind its copies: host loops and launches."""
+
+    def __init__(
+        self, request: KernelRequest, model: SystemModel, device: Device, kernels: Kernels
+    ) -> None:
+        self.model, self.device, self.kernels = model, device, kernels
+        self.configurations = iter(request.configurations)
+        self.temporaries: list[Buffer] = []
+        self.sizes: dict[str, tuple[Size, Loops]] = {}  # of temporaries' extents
+        self.programs = 0
+
+    def write(self, steps: tuple[Step, ...]) -> None:
+        self._steps(steps, ())
+
+    def _steps(self, steps: tuple[Step, ...], loops: Loops) -> None:
+        for s in steps:
+            match s:
+                case MdhProgram():
+                    self._program(s, loops)
+                case HostLoop():
+                    self._host_loop(s, loops)
+                case Sequential():
+                    write_sequential(s, loops, self.kernels)
+
+    def _host_loop(self, loop: HostLoop, loops: Loops) -> None:
+        out, t, end = self.kernels.host, loop.iterator, size_text(loop.size)
+        self.kernels.known[t] = Known(t, "long")
+        if loop.size.step != 1:
+            name = self.kernels.names.new(size_name(t))
+            out.add(f"const long {name} = {end};")
+            end = name
+        with out.block(f"for (long {t} = 0; {t} < {end}; {t}++)"):
+            inside, scoped = len(out.rows), (*loops, loop)
+            self._steps(loop.body, scoped)
+            used = words(out.rows[inside:])
+            lines = size_lines(leaves(loop.body, scoped), len(loops) + 1)
+            pad = "  " * out.indent
+            out.rows[inside:inside] = [pad + line for name, line in lines.items() if name in used]
+
+    def _program(self, program: MdhProgram, loops: Loops) -> None:
+        """The kernels of a program, behind the sizes that only they have."""
+        out = self.kernels.host
+        at = len(out.rows)
+        self._kernels(program, loops)
+        used = words(out.rows[at:])
+        made = [f"const long {n} = {text};" for n, text in self.kernels.made.items() if n in used]
+        out.rows[at:at] = ["  " * out.indent + line for line in made]
+        self.kernels.made.clear()
+
+    def _kernels(self, program: MdhProgram, loops: Loops) -> None:
+        k, self.programs = self.programs, self.programs + 1
+        tag = str(k) if k else ""
+        low = lower_gpu(program, next(self.configurations), self.model, self.device, tag)
+        self.temporaries += low.temporaries
+        for stage in low.stages:
+            self.sizes |= {size_name(d.name): (d.size, loops) for d in stage.program.hom.dims}
+        for b in low.temporaries:
+            self.kernels.known[b.name] = Known(b.name, c_type(b.type), buffer=True)
+        found, out = empty_scan(program), self.kernels.host
+        if found is None:
+            self._stages(low.stages)
+            return
+        empty, cells = found
+        if cells is not None:
+            context = GpuContext(cells, self.kernels.names)
+            text = GpuNestText(plain_nest(cells, self.device), context, self.kernels)
+            if text.stored_if_empty:
+                with out.block(f"if ({empty})"):
+                    text.every_cell(initial_only=True)
+        with out.block(f"if (!({empty}))"):
+            self._stages(low.stages)
+
+    def _stages(self, stages: Iterable[GpuStage]) -> None:
+        for stage in stages:
+            context = GpuContext(stage.program, self.kernels.names)
+            if isinstance(stage, GpuNest):
+                for d in stage.program.hom.dims:
+                    context.at[d.name] = "0"
+                GpuNestText(stage, context, self.kernels).write()
+            elif isinstance(stage, HistogramNest):
+                write_histogram(stage, context, self.kernels)
+            else:
+                write_scan(stage, context, self.kernels)
+
+    def count(self, b: Buffer) -> str:
+        """C text of a temporary's number of elements, the greatest over all iterations of host loops."""
+        factors = []
+        for e in b.extents:
+            assert e is not None
+            text = affine_text(e, {}, atom=True)
+            for name in e.names:
+                if name in self.sizes:
+                    size, loops = self.sizes[name]
+                    size = largest_size(size, loops) if depth_of(size, loops) else size
+                    text = re.sub(rf"\b{name}\b", f"({size_text(size)})", text)
+            factors.append(text)
+        return "*".join(factors) or "1"
+
+
+# --------------------------------------------------------------------------- memory
+
+
+def _memory(b: Buffer, k: int, written: set[str]) -> dict[str, str]:
+    t = qualified(b, written)
+    return {
+        "name": b.name, "slot": str(k), "type": c_type(b.type), "written": "1" if b.name in written else "",
+        "bytes": f"({b.name}_last - {b.name}_first + 1)*sizeof({c_type(b.type)})", "host": t,
+    }  # fmt: skip
+
+
+def _temporary(b: Buffer, k: int, count: str) -> dict[str, str]:
+    return {
+        "name": b.name, "slot": str(k), "type": c_type(b.type), "written": "", "host": "",
+        "bytes": f"{count}*sizeof({c_type(b.type)})",
+    }  # fmt: skip
+
+
+def _ranges(
+    buffers: Sequence[Buffer], placed: list[tuple[Leaf, Loops]]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Per buffer the lines that find which elements the nest touches; where that cannot be known."""
+    found: dict[str, list[str]] = {}
+    unknown: list[str] = []
+    for b in buffers:
+        rows = found[b.name] = []
+        first, last = f"{b.name}_first", f"{b.name}_last"
+        own: list[str] = []
+        simple: tuple[str, str] | None = None  # one range, without a condition
+        for leaf, loops in placed:
+            if all(x.name != b.name for x in leaf.buffers):
+                continue
+            ends = reach_of(b, [(leaf, loops)])
+            if ends is None:
+                unknown.append(b.name)
+                break
+            lows, highs = ends
+            moves = [f"if ({x} < {first}) {first} = {x};" for x in lows]
+            moves += [f"if ({x} > {last}) {last} = {x};" for x in highs]
+            if not moves:
+                continue
+            test = _runs(leaf, loops, b.name)
+            alone = not own and not test and len(lows) == len(highs) == 1
+            simple = (lows[0], highs[0]) if alone else None
+            own += [f"if ({test}) {{", *(f"  {m}" for m in moves), "}"] if test else moves
+        if simple is not None:
+            rows.append(f"const long {first} = {simple[0]}, {last} = {simple[1]};")
+            continue
+        rows += [f"long {first} = 0x7fffffffffffffffL, {last} = -1;", *own]
+        rows.append(f"if ({last} < {first}) {first} = 0, {last} = -1;")
+    return found, unknown
+
+
+def _runs(leaf: Leaf, loops: Loops, buffer: str) -> str:
+    """When a leaf touches a buffer at all; empty: always."""
+    if isinstance(leaf, Sequential):
+        sizes = [largest_size(x.size, loops[:k]) for k, x in enumerate(loops)]
+        return " && ".join(f"{size_text(s)} > 0" for s in sizes if s.constant is None)
+    kept = all(
+        keeps_if_empty(s, leaf.out.initial) for s in leaf.out.stores if s.buffer == buffer
+    )
+    dims = [
+        d
+        for d, op in zip(leaf.hom.dims, leaf.hom.combine, strict=True)
+        if op.kind != "pw" or (kept and any(a.buffer == buffer for a in leaf.inp.accesses)) or kept
+    ]
+    sizes = [largest_size(x.size, loops[:k]) for k, x in enumerate(loops)]
+    sizes += [largest_size(d.size, loops) for d in dims]
+    tests = [f"({size_text(s)}) > 0" for s in sizes if s.constant is None]
+    if any(s.constant == 0 for s in sizes):
+        return "0"
+    return " && ".join(dict.fromkeys(tests))
+
+
+def _pointer(b: Buffer, written: set[str]) -> str:
+    """The parameter of a host array; of records without a type, which the file that calls may hide."""
+    t = c_type(b.type) if not isinstance(b.type, RecordType) else "void"
+    return f"{'' if b.name in written else 'const '}{t} *{b.name}"
+
+
+# --------------------------------------------------------------------------- types and functions
+
+
+def _plain_functions(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Steps whose functions return what they compute."""
+
+    def plain(s: Step) -> Step:
+        if isinstance(s, HostLoop):
+            return replace(s, body=tuple(map(plain, s.body)))
+        return replace(s, functions=tuple(replace(f, out_param=False) for f in s.functions))
+
+    return tuple(map(plain, steps))
+
+
+def _functions(placed: Iterable[tuple[Leaf, Loops]]) -> list[Function]:
+    return list({f.name: f for leaf, _ in placed for f in leaf.functions}.values())
+
+
+def _function_rows(f: Function, kernels: Kernels) -> list[str]:
+    def leaf(e: object) -> str:
+        assert isinstance(e, Var)
+        return e.name
+
+    printer = Printer(leaf, functions=(f,))
+    params = ", ".join(f"{c_type(t)} {n}" for n, t in f.params)
+    body = ["  " + line for line in printer.statements(f.body)]
+    head = f"{kernels.target.function}{c_type(f.type)} {f.name}({params})"
+    return spelled([head, "{", *body, "}", ""], kernels.target, kernels.records)
+
+
+def _records(placed: Iterable[tuple[Leaf, Loops]]) -> list[RecordType]:
+    found: dict[str, RecordType] = {}
+
+    def note(t: Type) -> None:
+        if isinstance(t, RecordType):
+            found.setdefault(t.name, t)
+
+    for leaf, _ in placed:
+        for b in leaf.buffers:
+            note(b.type)
+        for f in leaf.functions:
+            note(f.type)
+            for _, t in f.params:
+                note(t)
+        exprs = stmt_exprs(leaf.body) if isinstance(leaf, Sequential) else leaf.hom.scalar.results
+        for e in exprs:
+            for n in walk(e):
+                note(n.type)
+    return list(found.values())
+
+
+def _record_text(r: RecordType) -> str:
+    fields = " ".join(f"{element_type(t)} {n};" for n, t in r.fields)
+    if r.name.startswith("struct "):
+        return f"{r.name} {{ {fields} }};"
+    return f"typedef struct {{ {fields} }} {r.name};"
+
+
+def element_type(t: Type) -> str:
+    return c_type(t).replace("_Bool", "bool")
+
+
+# --------------------------------------------------------------------------- launches
+
+
+def _launch(target: Target):  # type: ignore[no-untyped-def]
+    return _launch_cuda if target.name == "cuda" else _launch_opencl
+
+
+def _launch_cuda(kernel: GpuKernel, blocks: str) -> list[str]:
+    arguments = ", ".join(f"{k.name}_device" if k.buffer else k.name for k in kernel.parameters)
+    if blocks.isdigit():
+        return [
+            f"{kernel.name}<<<{blocks}, {kernel.unit}>>>({arguments});",
+            'if (mdh_failed(cudaGetLastError(), "launch")) return 0;',
+        ]
+    return [
+        f"if (mdh_too_many({blocks})) return 0;",
+        f"{kernel.name}<<<(unsigned int)({blocks}), {kernel.unit}>>>({arguments});",
+        'if (mdh_failed(cudaGetLastError(), "launch")) return 0;',
+    ]
+
+
+def _launch_opencl(kernel: GpuKernel, blocks: str) -> list[str]:
+    number = int(kernel.name.rpartition("_")[2])
+    rows, k = [], 0
+    for p in kernel.parameters:
+        if p.buffer:
+            rows.append(f"mdh_argument({number}, {k}, sizeof(cl_mem), &{p.name}_device);")
+            rows.append(f"mdh_argument({number}, {k + 1}, sizeof(cl_long), &{p.name}_first);")
+        else:
+            rows.append(f"mdh_argument({number}, {k}, sizeof {p.name}, &{p.name});")
+        k += 1 + p.buffer
+    return [*rows, f"if (mdh_launch({number}, {blocks}, {kernel.unit})) return 0;"]
+
+
+__all__ = ["GpuFile", "element", "emit_gpu"]

@@ -1,0 +1,164 @@
+"""When a kernel declines, with nothing written: buffers overlap, an assumption does not hold."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from emit.c_text import affine_text
+from emit.host_text import (
+    Leaf,
+    Loops,
+    extreme,
+    known_index,
+    raw_strides,
+    tightest,
+)
+from emit.interface_text import element, is_integer
+from emit.kernel_text import Names
+from emit.request import KernelRequest
+from mdh_core.expr import (
+    Affine,
+    Load,
+    stmt_exprs,
+    walk,
+)
+from mdh_core.ir import Buffer, MdhProgram, Sequential
+from mdh_core.polytope import rows_of
+
+
+def guards_of(
+    request: KernelRequest,
+    placed: list[tuple[Leaf, Loops]],
+    buffers: list[Buffer],
+    written: set[str],
+    names: Names,
+) -> list[str]:
+    lines = [f"if (!({condition})) return 0;" for condition in request.assume]
+    for leaf, loops in placed:
+        for assumed in leaf.assumptions if isinstance(leaf, MdhProgram) else ():
+            lines.append(f"if ({affine_text(extreme(assumed, {}, loops, False), {})} < 0) return 0;")
+    lines = list(dict.fromkeys(lines))
+    pairs = [
+        (a, b)
+        for k, a in enumerate(buffers)
+        for b in buffers[k + 1 :]
+        if (a.name in written or b.name in written) and _may_overlap(a, b, request.noalias)
+    ]
+    reach = {b.name: reach_of(b, placed) for b in dict.fromkeys(x for pair in pairs for x in pair)}
+    ranges: dict[str, tuple[str, str]] = {}
+    for b in dict.fromkeys(x for pair in pairs for x in pair):
+        ends = reach[b.name]
+        if ends is not None:
+            ranges[b.name] = names.new(f"{b.name}_first_byte"), names.new(f"{b.name}_last_byte")
+            lines += range_lines(b, *ends, ranges[b.name], names)
+    for a, b in pairs:
+        unknown = [x.name for x in (a, b) if x.name not in ranges]
+        if unknown:
+            reason = f"{a.name} and {b.name} may overlap: indices of {unknown[0]} are data"
+            lines.append(f"return 0; /* {reason} */")
+            continue
+        (a_first, a_last), (b_first, b_last) = ranges[a.name], ranges[b.name]
+        meet = f"{a_first} <= {b_last} && {b_first} <= {a_last}"
+        lines.append(f"if ({meet}) return 0; /* {a.name} and {b.name} overlap */")
+    return lines
+
+
+def in_comment(line: str) -> str:
+    return line.replace("*/", "* /").replace("/*", "/ *")
+
+
+def assumptions(request: KernelRequest, guards: list[str], memory: list[dict[str, str]]) -> list[str]:
+    """Header lines: when the kernel declines and the original runs, and what is taken on trust."""
+    declines = [m[1] for g in guards if (m := re.search(r"/\* (.*) \*/", g))]
+    declines += [f"not ({condition})" for condition in request.assume]
+    if memory:
+        declines.append("memory is short")
+    lines = [f"the original runs where: {'; '.join(declines)}"] if declines else []
+    lines += [f"promised: {' and '.join(group)} do not overlap" for group in request.noalias]
+    return lines
+
+
+def _may_overlap(a: Buffer, b: Buffer, noalias: tuple[tuple[str, ...], ...]) -> bool:
+    if a.restrict or b.restrict or (a.distinct and b.distinct):
+        return False
+    return not any(a.name in group and b.name in group for group in noalias)
+
+
+Ends = tuple[list[str], list[str]]  # C texts whose least (greatest) value is the first (last) element
+
+
+def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]]) -> Ends | None:
+    """The first and last element of a buffer that the nest touches; None where only data tells."""
+    lows: dict[str, None] = {}
+    highs: dict[str, None] = {}
+    for leaf, loops in placed:
+        if all(x.name != b.name for x in leaf.buffers):
+            continue
+        strides = raw_strides(b)
+        dims = {d.name: d.size for d in leaf.hom.dims} if isinstance(leaf, MdhProgram) else {}
+        for index, rows in dict.fromkeys(_indices(leaf, loops, b.name)):
+            for positive, texts in ((False, lows), (True, highs)):
+                terms = []
+                for a, extent, stride in zip(index, b.extents, strides, strict=True):
+                    if a is None and extent is None:
+                        return None
+                    if a is not None:
+                        end = tightest(a, dims, loops, rows, positive)
+                    else:
+                        end = extent - 1 if positive and extent is not None else Affine()
+                    text = affine_text(end, {}, atom=True)
+                    terms.append(text if stride == 1 else f"{text}*{stride}")
+                texts[" + ".join(t for t in terms if t != "0") or "0"] = None
+    return list(lows), list(highs)
+
+
+def range_lines(
+    b: Buffer, lows: list[str], highs: list[str], addresses: tuple[str, str], names: Names
+) -> list[str]:
+    """The addresses between which the nest touches a buffer."""
+    first, last = names.new(b.name + "_first"), names.new(b.name + "_last")
+    lines = []
+    for name, texts, sign in ((first, lows, "<"), (last, highs, ">")):
+        if len(texts) == 1:
+            lines.append(f"const long {name} = {texts[0]};")
+            continue
+        lines.append(f"long {name} = {texts[0]};")
+        lines += [f"if ({t} {sign} {name}) {name} = {t};" for t in texts[1:]]
+    size = f"sizeof({element(b)})"
+    low, high = addresses
+    lines.append(f"const __UINTPTR_TYPE__ {low} = (__UINTPTR_TYPE__){b.name} + {first}*{size};")
+    lines.append(f"const __UINTPTR_TYPE__ {high} = (__UINTPTR_TYPE__){b.name} + {last}*{size} + {size} - 1;")
+    return lines
+
+
+Index = tuple[Affine | None, ...]
+
+
+def _indices(leaf: Leaf, loops: Loops, buffer: str) -> Iterator[tuple[Index, tuple[Affine, ...]]]:
+    """Every index at which a buffer is read or written, and what holds for the dimensions there.
+
+    A cell is stored, and its initial value read, also where nothing contributes to it.
+    """
+    known = {p.name for p in leaf.params if is_integer(p)} | {x.iterator for x in loops}
+    rows: tuple[Affine, ...] = ()
+    if isinstance(leaf, Sequential):
+        loose = list(stmt_exprs(leaf.body))
+    else:
+        known |= {d.name for d in leaf.hom.dims}
+        iterators, reduced = {x.iterator for x in loops}, {d.name for d in leaf.hom.dims_of("pw")}
+        changing = [d for d in leaf.hom.dims if d.size.span.names & iterators]
+        somewhere = [(d.name, d.size.span - 1) for d in changing]  # no cell is touched where one is empty
+        domain = rows_of(leaf.hom.domain)
+        every = (*domain, *(r for _, r in somewhere))
+        rows = tuple(r for r in domain if not r.names & reduced)
+        rows += tuple(r for n, r in somewhere if n not in reduced)
+        yield from ((a.index, every) for a in leaf.inp.accesses if a.buffer == buffer)
+        yield from ((s.index, rows) for s in leaf.out.stores if s.buffer == buffer)
+        scalar = leaf.hom.scalar
+        loose = [*stmt_exprs(scalar.body), *scalar.results]
+        loose += [e for e in leaf.out.initial if e is not None] + [s.value for s in leaf.out.stores]
+    for e in loose:
+        for n in walk(e):
+            if isinstance(n, Load) and n.buffer == buffer:
+                yield known_index(n, known), rows

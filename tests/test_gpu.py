@@ -1,0 +1,213 @@
+"""Emitted GPU code equals the interpreter: CUDA on the CPU, OpenCL on whatever device there is."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from emit.gpu_render import GpuFile
+from lowering.device import GENERIC_OPENCL, H100
+from lowering.gpu_point import gpu_configuration, gpu_default, gpu_space
+from lowering.machine import CUDA as CUDA_MODEL
+from lowering.machine import CUDA_WRP, GENERIC, SystemModel
+from lowering.machine import OPENCL as OPENCL_MODEL
+from lowering.parameters import random_configuration, why_not_legal
+from mdh_core.evaluate import Value
+from mdh_core.expr import INT64, Affine
+from mdh_core.interpreter import BufferValue, integers, run
+from mdh_core.ir import MdhProgram, Param
+from tests.catalogue import EVERYTHING, small_params
+from tests.emitted import Case, with_constant_sizes, with_extents
+from tests.gpu_emitted import CUDA, check_cuda, check_opencl, file_of, run_cuda, with_all_extents
+from tests.strategies import buffers_for, copy_of
+from tuning.space import valid_points
+
+CONFIGURATIONS = int(os.environ.get("MDH_GPU_CONFIGURATIONS", "3"))  # random ones per program
+Checked = tuple[Case, dict[str, BufferValue]]
+
+
+def _sizes(p: MdhProgram, rng: random.Random) -> dict[str, Value]:
+    params = small_params(p)
+    for q in p.params:
+        if isinstance(params[q.name], int) and rng.random() < 0.4:
+            params[q.name] = rng.choice((0, 1, 2, 7, 13) if len(p.hom.dims) < 4 else (1, 2, 3))
+    return params
+
+
+def _case(p: MdhProgram, rng: random.Random, model: SystemModel, kind: str) -> Checked:
+    """A case and the buffers that it must end with."""
+    params = _sizes(p, rng)
+    buffers = buffers_for(p, params, rng)
+    expected = copy_of(buffers)
+    run(p, params, expected)
+    sized, extra = with_extents(p, buffers, symbolic=rng.random() < 0.5)
+    sized = with_all_extents(sized, buffers)
+    if rng.random() < 0.3:
+        sized = with_constant_sizes(sized, {n: v for n, v in params.items() if isinstance(v, int)})
+    values = {**params, **extra}
+    device = GENERIC_OPENCL if model == OPENCL_MODEL else H100
+    large = {d: max(n, 1) * 64 for d, n in sized.sizes(integers(values)).items()}
+    if kind == "default":
+        c = gpu_configuration(sized, model, large, gpu_default(sized, device, large))
+    elif kind == "space":
+        point = next(valid_points(gpu_space(sized, device, large), rng))
+        c = gpu_configuration(sized, model, large, point)
+    else:
+        c = random_configuration(rng, sized, model)
+    if why_not_legal(c, sized, model) is not None:
+        c = random_configuration(rng, sized, model)
+    return Case(sized, c, values, buffers, replace(GENERIC, model=model)), expected
+
+
+def _cases(name: str, model: SystemModel) -> list[Checked]:
+    rng = random.Random(name + model.name)
+    large = len(EVERYTHING[name].hom.dims) > 5  # compiles slowly
+    kinds = ["default", *["random"] * (CONFIGURATIONS // 3 if large else CONFIGURATIONS)]
+    kinds += [] if large else ["default", "space"]
+    return [_case(EVERYTHING[name], rng, model, kind) for kind in kinds]
+
+
+def _groups(size: int) -> list[list[str]]:
+    """The catalogue in groups that are compiled together; of the nine contractions, which are alike, two."""
+    names = [n for n in EVERYTHING if not n.startswith("ccsdt") or n.endswith(("gdab_efgc", "gfbc_dega"))]
+    names = [*EVERYTHING] if CONFIGURATIONS > 3 else names
+    return [names[k : k + size] for k in range(0, len(names), size)]
+
+
+@pytest.mark.parametrize("names", _groups(6), ids="-".join)
+def test_cuda(names: list[str], tmp_path: Path) -> None:
+    """No thread reads what another writes without a barrier between, in any order of threads."""
+    cases = [case for name in names for case in _cases(name, CUDA_MODEL)]
+    check_cuda(cases, tmp_path, MDH_FIBERS="shuffled:7")
+
+
+@pytest.mark.parametrize("names", _groups(6), ids="-".join)
+def test_opencl(names: list[str], tmp_path: Path) -> None:
+    check_opencl([case for name in names for case in _cases(name, OPENCL_MODEL)], tmp_path)
+
+
+@pytest.mark.parametrize("name", ["matmul", "conv2d", "dot", "prl", "mcc"])
+def test_three_levels_of_threads(name: str, tmp_path: Path) -> None:
+    """Blocks, warps, threads: a model with a further layer."""
+    rng = random.Random(name)
+    check_cuda([_case(EVERYTHING[name], rng, CUDA_WRP, "random") for _ in range(6)], tmp_path)
+
+
+# --------------------------------------------------------------------------- shapes
+
+
+def _with_parameters(p: MdhProgram) -> MdhProgram:
+    """The program with parameters as the extents of its buffers."""
+    found, params = [], list(p.params)
+    for b in p.buffers:
+        names = [f"{b.name}_n{t}" for t in range(b.rank)]
+        params += [Param(n, INT64, n, "long") for n in names]
+        found.append(replace(b, extents=tuple(map(Affine.of, names)), base=b.name, restrict=True))
+    return replace(p, buffers=tuple(found), params=tuple(params))
+
+
+def _file(name: str, extents: int, **sizes: int) -> GpuFile:
+    p = _with_parameters(EVERYTHING[name])
+    large = {d.name: sizes.get(d.name, extents) for d in p.hom.dims}
+    c = gpu_configuration(p, CUDA_MODEL, large, gpu_default(p, H100, large))
+    return file_of(Case(p, c, {}, {}, replace(GENERIC, model=CUDA_MODEL)), "kernel", CUDA)
+
+
+def test_matmul_in_tiles() -> None:
+    """Both operands in shared memory, sixteen accumulators at least, one barrier on each side of the copies."""
+    file = _file("matmul", 1024)
+    (kernel,) = file.kernels
+    text = "\n".join(kernel.rows)
+    tiles = re.findall(r"__shared__ float (\w+)_tile\[", text)
+    assert sorted(tiles) == ["A", "B"]
+    assert text.count("__syncthreads();") == 2
+    assert re.search(r"float acc(\[\d\])+;", text)
+    inner = text[text.index("if (k_1 + 16 <= k_size)") : text.index("} else {")]
+    assert " A[" not in inner and " B[" not in inner
+    assert "<" not in inner.split("acc", 1)[1].splitlines()[0]  # nothing is compared in the innermost loop
+
+
+def test_large_reduction_is_on_all_blocks() -> None:
+    """Parts, then what combines them; each combination is a tree in shared memory."""
+    first, second = _file("dot", 1 << 24).kernels
+    assert first.unit == 256
+    assert "mdh_parts" in " ".join(k.name for k in first.parameters)
+    assert [k for k in second.parameters if k.name.startswith("mdh_parts")]
+    assert all("__shared__ float acc_shared" in "\n".join(k.rows) for k in (first, second))
+
+
+def test_kernels_without_sharing_have_no_barrier() -> None:
+    for name in ("map", "jacobi3d", "matvec_accumulate", "mandelbrot"):
+        for kernel in _file(name, 64).kernels:
+            text = "\n".join(kernel.rows)
+            assert ("__syncthreads" in text) == ("__shared__" in text), name
+
+
+def test_exact_reductions_stay_in_one_thread() -> None:
+    p = _with_parameters(replace(EVERYTHING["dot"], fp="exact"))
+    large = {d.name: 1 << 20 for d in p.hom.dims}
+    point = gpu_default(p, H100, large)
+    c = gpu_configuration(p, CUDA_MODEL, large, point)
+    assert why_not_legal(c, p, CUDA_MODEL) is None
+    (kernel,) = file_of(Case(p, c, {}, {}, replace(GENERIC, model=CUDA_MODEL)), "kernel", CUDA).kernels
+    assert kernel.unit == 1
+
+
+def test_compiles_without_spills(tmp_path: Path) -> None:
+    """With nvcc, where it is installed: nothing of a default configuration is kept in local memory."""
+    for name in ("matmul", "jacobi3d", "conv2d", "dot", "matvec"):
+        if shutil.which("nvcc") is None:
+            continue
+        source = tmp_path / f"{name}.cu"
+        source.write_text(_file(name, 1024 if name != "conv2d" else 64, R=5, S=5).text)
+        line = ["nvcc", "-arch=sm_90", "-cubin", "-Xptxas", "-v", str(source), "-o", str(tmp_path / "k.cubin")]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        spills = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", done.stderr)
+        assert spills, done.stderr
+        assert set(spills) == {("0", "0")}, (name, done.stderr)
+        frames = re.findall(r"(\d+) bytes stack frame", done.stderr)
+        assert set(frames) == {"0"}, (name, done.stderr)
+
+
+# --------------------------------------------------------------------------- the host function
+
+
+def _saxpy_like(tmp_path: Path, **environment: str) -> tuple[int, dict[str, list[Value]], Checked, str]:
+    rng = random.Random(3)
+    case, expected = _case(EVERYTHING["matvec_accumulate"], rng, CUDA_MODEL, "default")
+    ((returned, found),) = run_cuda([case], tmp_path, **environment)
+    return returned, found, (case, expected), ""
+
+
+@pytest.mark.parametrize(
+    "environment", [{"MDH_SHIM_DEVICES": "0"}, {"MDH_SHIM_MEMORY": "16"}], ids=["no device", "no memory"]
+)
+def test_declines_without_a_device(tmp_path: Path, environment: dict[str, str]) -> None:
+    """Nothing has been written when the host function says that the original must run."""
+    returned, found, (case, _), _ = _saxpy_like(tmp_path, **environment)
+    assert returned == 0
+    assert found == {b.name: case.buffers[b.name].data for b in case.program.buffers}
+
+
+def test_every_array_travels_once(tmp_path: Path) -> None:
+    """Inputs go to the device, outputs go there and back."""
+    returned, _, (case, _), _ = _saxpy_like(tmp_path)
+    assert returned == 1
+    told = subprocess.run(
+        [str(tmp_path / "cases")], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "MDH_SHIM_COUNT": "1"},
+    )  # fmt: skip
+    counted = json.loads(told.stderr.splitlines()[-1])
+    sizes = {b.name: len(case.buffers[b.name].data) * b.type.size for b in case.program.buffers}
+    written = {s.buffer for s in case.program.out.stores}
+    assert counted["to_device"] == {"calls": len(sizes), "bytes": sum(sizes.values())}
+    assert counted["to_host"] == {"calls": len(written), "bytes": sum(sizes[b] for b in written)}
