@@ -116,7 +116,6 @@ def test_a_refusal_is_1_and_names_the_place(tree):
         (["good.c", "--budget", "soon"], "budget 'soon'"),
         (["good.c", "--style", "outline"], "'outline'"),
         (["explain", "MDH999"], "no diagnostic has the code"),
-        (["emit", "good.c", "--target", "cuda"], "not part of version"),
         (["report"], "not part of version"),
         (["lsp"], "not part of version"),
         (["port", "."], "not part of version"),
@@ -561,3 +560,22 @@ def test_revert_gives_the_bytes_back(tree, improved, change):
     assert (tree / "good.c").read_bytes() == before
     again = run("revert", "good.c", "-w")
     assert again.exit_code == 0 and "MDH508" in again.stderr
+
+
+def test_emit_for_a_gpu(tree: Path) -> None:
+    """The file, its header and the call; arrays of unknown extent are a diagnostic."""
+    for target, words in (
+        ("cuda", ("__global__", "cudaMemcpyAsync", 'extern "C" int', "nvcc")),
+        ("opencl", ("__kernel", "clEnqueueNDRangeKernel", "-lOpenCL")),
+    ):
+        done = run("emit", "good.c", "--target", target)
+        assert done.exit_code == 0, done.stderr
+        assert all(w in done.stdout for w in (*words, "if (scale_0_mdh("))
+    (tree / "gather.c").write_text(
+        "void g(int n, const float *restrict x, const int *restrict at, float *restrict y)\n{\n#pragma mdh\n"
+        "    for (int i = 0; i < n; i++) y[i] = x[at[i]];\n}\n"
+    )
+    done = run("emit", "gather.c", "--target", "cuda")
+    assert done.exit_code == 1
+    assert "MDH416" in done.stderr
+    assert "`x`" in done.stderr
