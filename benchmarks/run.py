@@ -16,6 +16,7 @@ from benchmarks.cases import Case
 from benchmarks.compare import difference
 from benchmarks.limits import Limits
 from benchmarks.process import Peer
+from lowering.machine import this_machine
 from tuning.measure import median
 
 SERVE = Path(__file__).parent / "peers" / "serve.py"
@@ -168,7 +169,7 @@ def _python(
     name: str, case: Case, settings: Settings, inputs: Path, outputs: Path
 ) -> tuple[list[str], dict[str, str]]:
     peer = PYTHON[name]
-    if not case.operation:
+    if not case.operation or (peer.environment == AVX512 and this_machine().vector_bytes < 64):
         raise compiled.Missing("none")
     words = [settings.python(name), str(SERVE), peer.module, str(inputs), str(outputs)]
     return words, dict(peer.environment)

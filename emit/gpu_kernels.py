@@ -61,6 +61,7 @@ class Kernels:
     known: dict[str, Known]
     records: tuple[str, ...]
     launch: Callable[[GpuKernel, str], list[str]]
+    functions: tuple[str, ...] = ()
     host: Lines = field(default_factory=Lines)
     done: list[GpuKernel] = field(default_factory=list)
     made: dict[str, str] = field(default_factory=dict)  # sizes of dimensions that lowering made
@@ -82,7 +83,7 @@ class Kernels:
         used = words(out.rows)
         constants = [f"  const {k.type} {k.name} = {k.value};" for k in self.known.values()
                      if k.value and k.name in used]  # fmt: skip
-        rows = spelled([*constants, *out.rows], self.target, self.records)
+        rows = spelled([*constants, *out.rows], self.target, self.records, self.functions)
         parameters = [k for k in self.known.values() if k.name in used and not k.value]
         parameters.sort(key=lambda k: k.buffer)
         found = GpuKernel(

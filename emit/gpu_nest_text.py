@@ -386,7 +386,8 @@ class GpuNestText(CellsText):
     def _points(self, loops: Sequence[Loop], clipped: bool) -> None:
         if not loops:
             with ExitStack() as stack:
-                tests = [f"{self._index(d)} < {size_name(d)}" for d in self._clipped] if clipped else []
+                own = self._clipped if clipped and self.clamped else []  # guards are about all dimensions
+                tests = [f"{self._index(d)} < {size_name(d)}" for d in own]
                 if tests:
                     stack.enter_context(self.out.block(f"if ({' && '.join(tests)})"))
                 stack.enter_context(self._tile())

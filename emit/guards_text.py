@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from emit.c_text import affine_text
 from emit.host_text import (
@@ -17,13 +17,14 @@ from emit.host_text import (
 from emit.interface_text import element, is_integer
 from emit.kernel_text import Names
 from emit.request import KernelRequest
+from lowering.loops import size_name
 from mdh_core.expr import (
     Affine,
     Load,
     stmt_exprs,
     walk,
 )
-from mdh_core.ir import Buffer, MdhProgram, Sequential
+from mdh_core.ir import Buffer, MdhProgram, Sequential, Size
 from mdh_core.polytope import rows_of
 
 
@@ -88,8 +89,12 @@ def _may_overlap(a: Buffer, b: Buffer, noalias: tuple[tuple[str, ...], ...]) -> 
 Ends = tuple[list[str], list[str]]  # C texts whose least (greatest) value is the first (last) element
 
 
-def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]]) -> Ends | None:
-    """The first and last element of a buffer that the nest touches; None where only data tells."""
+def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]], inside: bool = False) -> Ends | None:
+    """The first and last element of a buffer that the nest touches; None where only data tells.
+
+    ``inside``: coordinates are kept within the array's extents, for where a bound is not exact (conditions,
+    a domain); then they are texts with ``mdh_least`` and ``mdh_greatest``.
+    """
     lows: dict[str, None] = {}
     highs: dict[str, None] = {}
     for leaf, loops in placed:
@@ -108,9 +113,22 @@ def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]]) -> Ends | None:
                     else:
                         end = extent - 1 if positive and extent is not None else Affine()
                     text = affine_text(end, {}, atom=True)
+                    if inside and extent is not None:
+                        text = _kept(end, text, extent, dims, positive)
                     terms.append(text if stride == 1 else f"{text}*{stride}")
                 texts[" + ".join(t for t in terms if t != "0") or "0"] = None
     return list(lows), list(highs)
+
+
+def _kept(end: Affine, text: str, extent: Affine, dims: Mapping[str, Size], upper: bool) -> str:
+    """An end of a coordinate's range, not beyond the extent; as it is where that is known."""
+    spans = {size_name(d): s.span for d, s in dims.items() if s.step == 1}
+    beyond = end.substitute(spans) - (extent - 1) if upper else -end.substitute(spans)
+    if beyond.is_constant and beyond.const <= 0:
+        return text
+    if upper:
+        return f"mdh_least({affine_text(end, {})}, {affine_text(extent - 1, {})})"
+    return f"mdh_greatest({affine_text(end, {})}, 0)"
 
 
 def range_lines(

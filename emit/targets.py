@@ -56,7 +56,7 @@ CUDA = Target(
     thread="threadIdx.x",
     barrier="__syncthreads();",
     typed=True,
-    record=r"\1{",
+    record=r"\2{",
     biased=True,
     byte="bool",
 )
@@ -71,7 +71,7 @@ OPENCL = Target(
     thread="get_local_id(0)",
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
     typed=False,
-    record=r"(\1){",
+    record=r"(\1\2){",
     biased=False,
     byte="uchar",
 )
@@ -88,10 +88,18 @@ _TYPED = {
 }  # fmt: skip
 
 
-def spelled(rows: Iterable[str], target: Target, records: Iterable[str] = ()) -> list[str]:
-    """Rows of C in the words of a target; ``records``: names of structure types, as in C."""
+def spelled(
+    rows: Iterable[str], target: Target, records: Iterable[str] = (), functions: Iterable[str] = ()
+) -> list[str]:
+    """Rows of C in the words of a target.
+
+    records    names of structure types, as in C
+    functions  names of the user's functions; a device may have others of these names
+    """
+    own = [re.escape(f) for f in functions]
+    called = re.compile(rf"\b({'|'.join(own)})\(")
     names = [re.escape(n.removeprefix("struct ")) for n in records]
-    value = re.compile(rf"\((?:struct )?({'|'.join(names)})\)\{{")
+    value = re.compile(rf"\((struct )?({'|'.join(names)})\)\{{")
 
     def function(m: re.Match[str]) -> str:
         name = m[1]
@@ -101,6 +109,7 @@ def spelled(rows: Iterable[str], target: Target, records: Iterable[str] = ()) ->
     for row in rows:
         row = row.replace('__builtin_nanf("")', "NAN").replace('__builtin_nan("")', "(double)NAN")
         row = row.replace("__builtin_inff()", "INFINITY").replace("__builtin_inf()", "(double)INFINITY")
+        row = called.sub(r"mdh_\1(", row) if own else row
         row = re.sub(r"\b_Bool\b", "bool", _BUILTIN.sub(function, row))
         found.append(value.sub(target.record, row) if names else row)
     return found

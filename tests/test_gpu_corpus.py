@@ -1,0 +1,78 @@
+"""Every nest of the corpus on OpenCL: host loops, sequential statements and all, against the original as compiled."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from frontend_c.preprocess import CompileCommand
+from lifter.lift import LiftedNest
+from mdh_core.diagnostics import Refusal
+from mdh_core.source import SourceFile
+from mdh_lift import kernels
+from mdh_lift import subject as subjects
+from mdh_lift.gpu_plans import gpu_plan
+from tests.gpu_emitted import has_opencl_device
+from tests.test_corpus import CORPUS, SOURCES, _nests
+from tuning.harness import Candidate
+from tuning.runner import Limits, Toolchain, Workbench
+from tuning.verify import cases_for, size_ladder, verify
+
+MOST_WORK = 2e6
+SIZES = 6
+# an array whose extent the source does not say is indexed with data or under a condition
+NOT_COPIED = {
+    "avg_pool.c", "game_of_life.c", "gen_histo.c", "masked_sum.c", "spmv_csr.c", "weighted_histogram.c",
+}  # fmt: skip
+
+
+def _sizes(lifted: LiftedNest, usual: dict[str, int]) -> list[dict[str, int]]:
+    ladder = size_ladder(subjects.size_ranges(lifted), [16, 32], limit=math.inf, cost=lambda _: 0, at_most=20)
+    found: list[dict[str, int]] = []
+    for sizes in ladder:
+        fits = subjects.repaired(lifted, sizes)
+        if fits is not None and subjects.work(lifted, fits) <= MOST_WORK and fits not in found:
+            found.append(fits)
+    return found[:SIZES] or [subjects.repaired(lifted, usual) or usual]
+
+
+def _check(source: str, lifted: LiftedNest, bench: Workbench) -> None:
+    text = SourceFile(source, (CORPUS / source).read_bytes())
+    usual = kernels.sizes_of(lifted)
+    plan = gpu_plan(lifted, "opencl", kernels.parameter_values(lifted, usual))
+    file = plan.file(plan.default)
+    # the original's file has the structure types already
+    code = "\n".join(x for x in file.text.splitlines() if not x.startswith(("typedef struct { ", "struct ")))
+    candidate = Candidate(code, file.call, kernels.after_text(lifted))
+    subject = subjects.subject_of(lifted, text.data, text.path)
+    built = bench.build(subject, candidate)
+    if not built.ok:  # macros that are undefined behind the function
+        expanded = subjects.preprocessed_nest(lifted.nest, text, CompileCommand(directory=str(CORPUS)))
+        subject = subjects.subject_of(lifted, text.data, text.path, expanded)
+        built = bench.build(subject, candidate)
+    assert built.ok, built.reason
+    style = subjects.data_style(lifted)
+    exact = lifted.nest.directive.fp == "exact"
+    cases = cases_for(subject, _sizes(lifted, usual), style=style, seed=1, bitwise=exact)
+    summary = verify(bench, subject, built.data["program"], cases, seconds=120)
+    assert summary.ok, (source, summary.outcome)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_corpus_on_opencl(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_opencl_device():
+        pytest.skip("there is no OpenCL device (pocl-opencl-icd makes the processor one)")
+    monkeypatch.setenv("MDH_OPENCL_OPTIONS", "-cl-opt-disable")
+    toolchain = Toolchain(("gcc",), ("-O2",), link=("-lOpenCL",))
+    limits = Limits(compile_seconds=120, run_seconds=120, memory_bytes=1 << 40)
+    bench = Workbench(toolchain, threads=2, jobs=1, limits=limits)
+    for lifted in _nests(source).values():
+        if not lifted.programs:
+            continue
+        if source in NOT_COPIED:
+            with pytest.raises(Refusal, match="MDH416"):
+                _check(source, lifted, bench)
+        else:
+            _check(source, lifted, bench)
