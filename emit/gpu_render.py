@@ -205,7 +205,7 @@ class _Body:
             self.kernels.known[b.name] = Known(b.name, c_type(b.type), buffer=True)
         found, out = empty_scan(program), self.kernels.host
         if found is None:
-            self._stages(low.stages)
+            self._stages(low.stages, loops)
             return
         empty, cells = found
         if cells is not None:
@@ -215,9 +215,9 @@ class _Body:
                 with out.block(f"if ({empty})"):
                     text.every_cell(initial_only=True)
         with out.block(f"if (!({empty}))"):
-            self._stages(low.stages)
+            self._stages(low.stages, loops)
 
-    def _stages(self, stages: Iterable[GpuStage]) -> None:
+    def _stages(self, stages: Iterable[GpuStage], loops: Loops) -> None:
         for stage in stages:
             context = GpuContext(stage.program, self.kernels.names)
             if isinstance(stage, GpuNest):
@@ -227,7 +227,9 @@ class _Body:
             elif isinstance(stage, HistogramNest):
                 write_histogram(stage, context, self.kernels)
             else:
-                write_scan(stage, context, self.kernels)
+                needed = write_scan(stage, context, self.kernels)
+                self.temporaries += needed.buffers
+                self.sizes |= {name: (size, loops) for name, size in needed.sizes}
 
     def count(self, b: Buffer) -> str:
         """C text of a temporary's number of elements, the greatest over all iterations of host loops."""

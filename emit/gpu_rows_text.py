@@ -1,6 +1,7 @@
 """Scans, histograms and sequential statements as kernels.
 
-    scan        a thread for each point of the concatenated dimensions, which goes along the scanned one
+    scan        a thread for each point of the concatenated dimensions, which goes along the scanned one;
+                along a single dimension, in chunks
     histogram   a thread for each point, which combines into its cell atomically; or, where that may change
                 the result or no instruction does it, a thread for each point of the concatenated dimensions
     sequential  one thread
@@ -8,20 +9,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from emit.gpu_kernels import Kernels
+from emit.c_text import c_type
+from emit.gpu_kernels import Kernels, Known
 from emit.gpu_nest_text import CELL_UNIT, GpuContext, cell_of_thread
 from emit.histogram_text import HistogramText
 from emit.host_text import Loops, SequentialText
+from emit.interface_text import size_text
 from emit.kernel_text import Lines, product_text
 from emit.linear_text import LinearText
+from emit.nest_text import NestText
 from emit.scan_text import ScanText
+from emit.targets import Target
 from lowering.loops import size_name
-from lowering.lower import HistogramNest, ScanNest, is_linear_recurrence
-from mdh_core.expr import INT64, Assign, If, Load, Stmt, While, base_of
-from mdh_core.ir import Param, Sequential
+from lowering.lower import HistogramNest, Nest, ScanNest, is_linear_recurrence
+from lowering.parameters import reassociates
+from mdh_core.expr import INT64, Affine, Assign, If, Load, ScalarType, Stmt, While, base_of
+from mdh_core.ir import Buffer, MdhProgram, Param, Sequential, Size
 
 
 class _OnDevice(ScanText):
@@ -29,6 +36,9 @@ class _OnDevice(ScanText):
 
     kernels: Kernels
     in_vectors = False
+
+    def _simd_reduction(self, carry: list[str]) -> str:
+        return ""
 
     def _rows(self, stack: ExitStack) -> None:
         rows = [d.name for d in self.program.hom.dims_of("cc")]
@@ -40,7 +50,48 @@ class _OnDevice(ScanText):
 
 
 class _ScanOnDevice(_OnDevice):
-    pass
+    """The kernels of a scan in chunks: each method writes what one thread does."""
+
+    def _fresh(self) -> list[str]:
+        """Running values that start from the identity."""
+        names = [self.context.names.new("carry") for _ in self.types]
+        for c, (name, t) in enumerate(zip(names, self.types, strict=True)):
+            self.out.add(f"{c_type(t)} {name} = {self._neutral(c)};")
+        return names
+
+    def total_of_chunk(self, number: str, totals: list[str]) -> None:
+        self._bounds(CHUNK, number)
+        carry = self._fresh()
+        self._sequence(carry, "start", "end", "start", store=False, seeded=True)
+        self.out.add(*(f"{t}[{number}] = {c};" for t, c in zip(totals, carry, strict=True)))
+
+    def _ends(self, number: str, chunks: str) -> tuple[str, str]:
+        """The chunks of a group."""
+        first, end = self.context.names.new("first"), self.context.names.new("last")
+        reach = f"{first} + {GROUP}"
+        self.out.add(f"const long {first} = {number}*{GROUP};")
+        self.out.add(f"const long {end} = {reach} < {chunks} ? {reach} : {chunks};")
+        return first, end
+
+    def total_of_group(self, number: str, totals: list[str], above: list[str], chunks: str) -> None:
+        first, end = self._ends(number, chunks)
+        carry, k = self._fresh(), self.context.names.new("k")
+        with self.out.block(f"for (long {k} = {first}; {k} < {end}; {k}++)"):
+            self.cells.accumulate(carry, self.cells._named([f"{t}[{k}]" for t in totals]))
+        self.out.add(*(f"{t}[{number}] = {c};" for t, c in zip(above, carry, strict=True)))
+
+    def before_groups(self, above: list[str], groups: str) -> None:
+        carry = self._carry()
+        self._from_block_to_block("0", groups, above, carry)
+        self._store(carry, last=True, at=f"{size_name(self.scan.dim)} - 1")
+
+    def before_chunks(self, number: str, totals: list[str], above: list[str], chunks: str) -> None:
+        first, end = self._ends(number, chunks)
+        self._from_block_to_block(first, end, totals, self._carries(above, number))
+
+    def chunk(self, number: str, totals: list[str]) -> None:
+        self._bounds(CHUNK, number)
+        self._sequence(self._carries(totals, number), "start", "end", "0")
 
 
 class _LinearOnDevice(LinearText, _OnDevice):
@@ -56,7 +107,42 @@ def _some(rows: list[str]) -> str:
     return " && ".join(f"{size_name(d)} > 0" for d in rows)
 
 
-def write_scan(scan: ScanNest, context: GpuContext, kernels: Kernels) -> None:
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Temporaries of kernels that no program has, and the sizes in their extents."""
+
+    buffers: tuple[Buffer, ...] = ()
+    sizes: tuple[tuple[str, Size], ...] = ()
+
+
+def write_scan(scan: ScanNest, context: GpuContext, kernels: Kernels) -> Needed:
+    """The kernels of a scan; one along a single dimension is in chunks where it is long."""
+    if not _goes_in_chunks(scan):
+        _write_in_order(scan, context, kernels)
+        return Needed()
+    n = size_name(scan.dim)
+    with kernels.host.block(f"if ({n} > {CHUNK * GROUP})"):
+        needed = _write_in_chunks(scan, context, kernels)
+        kernels.host.middle("} else {")
+        _write_in_order(scan, context, kernels)
+    return needed
+
+
+def _goes_in_chunks(scan: ScanNest) -> bool:
+    program, function = scan.program, scan.program.hom.function
+    known = program.dim(scan.dim).size.constant
+    return (
+        not program.hom.dims_of("cc")
+        and not program.hom.domain
+        and function is not None
+        and function.commutative
+        and function.identity is not None
+        and not (program.fp == "exact" and reassociates(program))
+        and (known is None or known > CHUNK * GROUP)
+    )
+
+
+def _write_in_order(scan: ScanNest, context: GpuContext, kernels: Kernels) -> None:
     rows = [d.name for d in scan.program.hom.dims_of("cc")]
     total, unit = str(product_text([size_name(d) for d in rows])), _unit(rows)
     blocks = f"({total} + {unit - 1})/{unit}" if rows else "1"
@@ -70,33 +156,116 @@ def write_scan(scan: ScanNest, context: GpuContext, kernels: Kernels) -> None:
         text.write()
 
 
+CHUNK = 64  # elements that one thread goes through
+GROUP = 1024  # chunks whose totals one thread goes through
+
+
+def _write_in_chunks(scan: ScanNest, context: GpuContext, kernels: Kernels) -> Needed:
+    """Totals of chunks and of groups of chunks; and back: what is before each group, each chunk, each point.
+
+    The lengths are the same in every run, and so are the bits of the result.
+    """
+    d, program = scan.dim, scan.program
+    size = program.dim(d).size
+    chunks, groups = kernels.names.new(f"{d}_chunks"), kernels.names.new(f"{d}_groups")
+    sizes = tuple(
+        (name, Size(size.span, size.step * length))
+        for name, length in ((chunks, CHUNK), (groups, CHUNK * GROUP))
+    )
+    for name, length in sizes:
+        kernels.known[name] = Known(name, "long")
+        kernels.made[name] = size_text(length)
+    totals: list[str] = []
+    above: list[str] = []
+    buffers: list[Buffer] = []
+    for name, found in ((chunks, totals), (groups, above)):
+        for t in program.component_types:
+            buffers.append(Buffer(kernels.names.new(f"mdh_{name}_total"), t, (Affine.of(name),)))
+            kernels.known[buffers[-1].name] = Known(buffers[-1].name, c_type(t), buffer=True)
+            found.append(buffers[-1].name)
+    stored = {s.buffer for s in program.out.stores}
+
+    def kernel(threads: str, written: set[str], write: Callable[[_ScanOnDevice, str], None]) -> None:
+        unit = 1 if threads == "1" else CELL_UNIT
+        blocks = "1" if unit == 1 else f"({threads} + {unit - 1})/{unit}"
+        with kernels.kernel(unit, blocks, written) as out:
+            text = _ScanOnDevice(scan, context, out)
+            text.kernels = kernels
+            context.at[d] = "0"
+            if unit == 1:
+                write(text, "0")
+                return
+            number = kernels.names.new("number")
+            out.add(f"const long {number} = (long){kernels.target.block}*{unit} + {kernels.target.thread};")
+            with out.block(f"if ({number} < {threads})"):
+                write(text, number)
+
+    kernel(chunks, set(totals), lambda text, k: text.total_of_chunk(k, totals))
+    kernel(groups, set(above), lambda text, k: text.total_of_group(k, totals, above, chunks))
+    kernel("1", {*above, *stored}, lambda text, _: text.before_groups(above, groups))
+    kernel(groups, set(totals), lambda text, k: text.before_chunks(k, totals, above, chunks))
+    kernel(chunks, stored, lambda text, k: text.chunk(k, totals))
+    return Needed(tuple(buffers), sizes)
+
+
+_ATOMIC = {"+": "add", "min": "min", "max": "max", "&": "and", "|": "or", "^": "xor"}
+
+
+def atomic(program: MdhProgram, target: Target) -> str | None:
+    """The instruction that combines into a cell whatever others do, or None.
+
+    Sums of floating-point values depend on who comes first: only ``fp(fast)`` allows that.
+    """
+    function = program.hom.function
+    assert function is not None
+    (t,) = program.component_types
+    name = _ATOMIC.get(function.name)
+    if name is None or not isinstance(t, ScalarType) or not (function.exact or program.fp == "fast"):
+        return None
+    if t.is_float:
+        return "atomicAdd" if name == "add" and target.typed else None
+    if t.bits == 32 and t.is_integer:
+        return f"atomic{name.capitalize()}" if target.typed else f"atomic_{name}"
+    return None
+
+
+class _AtomicCells(NestText):
+    """Cells into which many threads combine at once."""
+
+    instruction = ""
+
+    def accumulate(self, left: list[str], right: list[str]) -> None:
+        self.out.add(f"{self.instruction}(&{left[0]}, {right[0]});")
+
+
 class _HistogramOnDevice(HistogramText):
-    """A histogram whose rows are threads of a kernel."""
+    """A histogram whose points, or only whose rows, are threads of a kernel."""
 
     kernels: Kernels
+    parallel: list[str]
 
     def _loops(self) -> None:
-        rows = _parallel(self.nest)
-        rest = tuple(d for d in self.nest.dims if d not in rows)
-        with cell_of_thread(self.out, self.kernels, self.context, rows, _unit(rows)):
+        rest = tuple(d for d in self.nest.dims if d not in self.parallel)
+        with cell_of_thread(self.out, self.kernels, self.context, self.parallel, _unit(self.parallel)):
             self._points(rest, None)
 
 
-def _parallel(nest: HistogramNest) -> list[str]:
-    kept = {d.name for d in nest.program.hom.dims_of("cc")}
-    return [d for d in nest.dims if d in kept]
-
-
 def write_histogram(nest: HistogramNest, context: GpuContext, kernels: Kernels) -> None:
-    rows = _parallel(nest)
-    total, unit = str(product_text([size_name(d) for d in rows])), _unit(rows)
-    blocks = f"({total} + {unit - 1})/{unit}" if rows else "1"
+    instruction = atomic(nest.program, kernels.target)
+    kept = {d.name for d in nest.program.hom.dims_of("cc")}
+    parallel = [d for d in nest.dims if instruction or d in kept]
+    total, unit = str(product_text([size_name(d) for d in parallel])), _unit(parallel)
+    blocks = f"({total} + {unit - 1})/{unit}" if parallel else "1"
     with ExitStack() as stack:
-        if rows:
-            stack.enter_context(kernels.host.block(f"if ({_some(rows)})"))
+        if parallel:
+            stack.enter_context(kernels.host.block(f"if ({_some(parallel)})"))
         out = stack.enter_context(kernels.kernel(unit, blocks, {s.buffer for s in nest.program.out.stores}))
         text = _HistogramOnDevice(nest, context, out)
-        text.kernels = kernels
+        text.kernels, text.parallel = kernels, parallel
+        if instruction is not None:
+            cells = _AtomicCells(Nest(nest.program, (), (0, 0), 0, 0, (), "direct"), context, out)
+            cells.instruction = instruction
+            text.cells = cells
         text.write()
 
 

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from emit import gpu_rows_text
 from emit.gpu_render import GpuFile
+from frontend_c.read import CompileCommand, read
+from lifter.lift import lift
 from lowering.device import GENERIC_OPENCL, H100
 from lowering.gpu_point import gpu_configuration, gpu_default, gpu_space
 from lowering.machine import CUDA as CUDA_MODEL
@@ -24,6 +27,7 @@ from mdh_core.evaluate import Value
 from mdh_core.expr import INT64, Affine
 from mdh_core.interpreter import BufferValue, integers, run
 from mdh_core.ir import MdhProgram, Param
+from mdh_core.source import SourceFile
 from tests.catalogue import EVERYTHING, small_params
 from tests.emitted import Case, with_constant_sizes, with_extents
 from tests.gpu_emitted import (
@@ -36,6 +40,7 @@ from tests.gpu_emitted import (
     with_all_extents,
 )
 from tests.strategies import buffers_for, copy_of
+from tests.test_emit import _scan_case, _scan_of
 from tuning.space import valid_points
 
 CONFIGURATIONS = int(os.environ.get("MDH_GPU_CONFIGURATIONS", "3"))  # random ones per program
@@ -109,6 +114,59 @@ def test_three_levels_of_threads(name: str, tmp_path: Path) -> None:
     """Blocks, warps, threads: a model with a further layer."""
     rng = random.Random(name)
     check_cuda([_case(EVERYTHING[name], rng, CUDA_WRP, "random") for _ in range(6)], tmp_path)
+
+
+HISTOGRAMS = {
+    "count": ("", "int", "h[to[i]] += 1;", True),
+    "largest": ("", "unsigned", "if (w[i] > h[to[i]]) h[to[i]] = w[i];", True),
+    "bits": ("", "int", "h[to[i]] |= w[i];", True),
+    "weigh": ("fp(fast)", "float", "h[to[i]] += w[i];", True),
+    "weigh in order": ("fp(deterministic)", "float", "h[to[i]] += w[i];", False),
+    "long": ("", "long", "h[to[i]] += w[i];", False),
+}
+
+
+@pytest.mark.parametrize("name", HISTOGRAMS)
+def test_histogram(name: str, tmp_path: Path) -> None:
+    """Many threads combine into a cell by one instruction, where there is one and order does not matter."""
+    clause, t, statement, is_atomic = HISTOGRAMS[name]
+    text = f"void f(int n, int m, const int to[n], const {t} w[n], {t} h[m])\n{{\n#pragma mdh {clause}\n"
+    text += f"    for (int i = 0; i < n; i++) {{ {statement} }}\n}}\n"
+    nest = lift(read(SourceFile("f.c", text.encode()), CompileCommand()).nests[0])
+    (p,) = nest.programs
+    rng = random.Random(name)
+    cases = []
+    for n, m in ((0, 3), (1, 1), (200, 3), (300, 40)):
+        params: dict[str, Value] = {q.name: {"n": n, "m": m}.get(q.name, 1) for q in p.params}
+        buffers = buffers_for(p, params, rng)
+        buffers["to"].data[:] = [rng.randrange(m) for _ in buffers["to"].data]
+        expected = copy_of(buffers)
+        run(p, params, expected)
+        sized, extra = with_extents(p, buffers)
+        sized = with_all_extents(sized, buffers)
+        c = gpu_configuration(sized, CUDA_MODEL, sized.sizes(integers({**params, **extra})), {})
+        cases.append((Case(sized, c, {**params, **extra}, buffers, replace(GENERIC, model=CUDA_MODEL)), expected))
+    rows = [row for kernel in file_of(cases[-1][0], "kernel", CUDA).kernels for row in kernel.rows]
+    assert any("atomic" in row for row in rows) == is_atomic
+    check_cuda(cases, tmp_path, MDH_FIBERS="shuffled:3")
+
+
+@pytest.mark.parametrize("name", ["sum", "in place", "largest", "before and after", "with an operand"])
+def test_long_scan(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In chunks on many threads: two levels of totals; and in order where it is short."""
+    monkeypatch.setattr(gpu_rows_text, "CHUNK", 3)
+    monkeypatch.setattr(gpu_rows_text, "GROUP", 5)
+    nest, p = _scan_of(name)
+    cases = []
+    for n in (0, 15, 16, 45, 46, 300):
+        case, expected = _scan_case(nest, p, n, random.Random(n))
+        sized = with_all_extents(case.program, case.buffers)
+        c = gpu_configuration(sized, CUDA_MODEL, {d.name: n for d in sized.hom.dims}, {})
+        model = replace(GENERIC, model=CUDA_MODEL)
+        cases.append((replace(case, program=sized, configuration=c, machine=model), expected))
+    (_, large) = (file_of(case, "kernel", CUDA).kernels for case, _ in (cases[0], cases[-1]))
+    assert [k.unit for k in large] == [128, 128, 1, 128, 128, 1]
+    check_cuda(cases, tmp_path)
 
 
 # --------------------------------------------------------------------------- shapes
