@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from emit.kernel_text import Lines, Names, without_dead_constants
 from emit.targets import Target, spelled
 
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")  # fields are no names
 
 
 def words(rows: Iterable[str]) -> set[str]:

@@ -23,8 +23,8 @@ from emit.gpu_rows_text import write_histogram, write_scan, write_sequential
 from emit.guards_text import assumptions, guards_of, in_comment, reach_of
 from emit.host_text import Leaf, Loops, largest_size, leaves
 from emit.interface_text import (
-    address,
     argument,
+    declared,
     depth_of,
     distinct_sizes,
     element,
@@ -51,6 +51,8 @@ from mdh_core.expr import Function, Load, RecordType, Type, Var, stmt_exprs, str
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Size, Step, keeps_if_empty
 from mdh_core.source import NO_SPAN
 
+_OF_BUFFERS = ("device", "first", "last", "bytes", "memory")  # variables of the host function
+
 
 @dataclass(frozen=True, slots=True)
 class GpuFile:
@@ -72,10 +74,14 @@ def emit_gpu(request: KernelRequest, target: Target, model: SystemModel, device:
     steps = _plain_functions(distinct_sizes(request.steps, fixed_names(request)))
     placed = list(leaves(steps))
     params, buffers = interface(request, placed)
+    meant = _means_something_else(request, placed, target)
+    if meant is not None:
+        headline = f"`{meant}` means something else in what is generated for {target.name}"
+        raise refuse("MDH417", headline, NO_SPAN, help="give it another name")
     written = written_buffers(placed)
     names = Names(taken_names(request, steps))
     for b in (*buffers, *request.temporaries):
-        names.taken |= {f"{b.name}_{word}" for word in ("device", "first", "last", "bytes", "memory")}
+        names.taken |= {f"{b.name}_{word}" for word in _OF_BUFFERS}
     known = {p.name: Known(p.name, "long" if is_integer(p) else c_type(p.type)) for p in params}
     for leaf, _ in placed:
         for d in leaf.hom.dims if isinstance(leaf, MdhProgram) else ():
@@ -134,11 +140,16 @@ def emit_gpu(request: KernelRequest, target: Target, model: SystemModel, device:
         body=kernels.host.rows,
         doubles=any("double" in row for k in kernels.done for row in kernels.declaration(k)),
         build_options="-cl-fp32-correctly-rounded-divide-sqrt",
+        exact=any(leaf.fp == "exact" for leaf, _ in placed if isinstance(leaf, MdhProgram)),
     )  # fmt: skip
     text = re.sub(r"\n{3,}", "\n\n", text)
     header = template("gpu.h.j2").render(name=request.name, prototype=prototype)
-    given = [*map(argument, params), *(address(b, written) for b in buffers)]
-    return GpuFile(request.name, text, header, f"{request.name}({', '.join(given)})", tuple(kernels.done))
+    given = [*map(argument, params), *(_given(b, written) for b in buffers)]
+    # a structure may be packed or aligned in a way that is not known here
+    records_of = [(b.base or b.name, b.type.size) for b in buffers if isinstance(b.type, RecordType)]
+    fits = [f"sizeof *({at}) == {size}" for at, size in records_of]
+    call = " && ".join([*fits, f"{request.name}({', '.join(given)})"])
+    return GpuFile(request.name, text, header, call, tuple(kernels.done))
 
 
 # --------------------------------------------------------------------------- steps
@@ -182,6 +193,7 @@ class _Body:
             used = words(out.rows[inside:])
             lines = size_lines(leaves(loop.body, scoped), len(loops) + 1)
             pad = "  " * out.indent
+            del self.kernels.known[t]
             out.rows[inside:inside] = [pad + line for name, line in lines.items() if name in used]
 
     def _program(self, program: MdhProgram, loops: Loops) -> None:
@@ -320,6 +332,12 @@ def _runs(leaf: Leaf, loops: Loops, buffer: str) -> str:
     return " && ".join(dict.fromkeys(tests))
 
 
+def _given(b: Buffer, written: set[str]) -> str:
+    """The address of an array as the prototype wants it."""
+    t = c_type(b.type) if not isinstance(b.type, RecordType) else "void"
+    return f"({'' if b.name in written else 'const '}{t} *)({b.base or b.name})"
+
+
 def _is_conditional(leaf: Leaf, buffer: str) -> bool:
     """Whether what is read of a buffer may depend on data."""
     if isinstance(leaf, Sequential):
@@ -334,6 +352,25 @@ def _pointer(b: Buffer, written: set[str]) -> str:
 
 
 # --------------------------------------------------------------------------- types and functions
+
+
+def _means_something_else(
+    request: KernelRequest, placed: list[tuple[Leaf, Loops]], target: Target
+) -> str | None:
+    """A name of the nest that the target's language, or the host function, has for something else."""
+    names = {p.name for p in request.params} | {b.name for b in request.temporaries}
+    for leaf, loops in placed:
+        names |= {x.iterator for x in loops} | {p.name for p in leaf.params} | {b.name for b in leaf.buffers}
+        names |= declared(leaf.body if isinstance(leaf, Sequential) else leaf.hom.scalar.body)
+        names |= {d.name for d in leaf.hom.dims} if isinstance(leaf, MdhProgram) else set()
+    for r in _records(placed):
+        names |= {r.name.removeprefix("struct "), *(n for n, _ in r.fields)}
+    for f in _functions(placed):
+        names |= {n for n, _ in f.params}
+    buffers = {b.name for leaf, _ in placed for b in leaf.buffers}
+    own = {f"{b}_{word}" for b in buffers for word in _OF_BUFFERS}
+    found = sorted(n for n in names if n in target.reserved or n in own or n.startswith("mdh_f_"))
+    return found[0] if found else None
 
 
 def _plain_functions(steps: tuple[Step, ...]) -> tuple[Step, ...]:

@@ -109,7 +109,7 @@ def fixed_names(request: KernelRequest) -> set[str]:
         names |= {x.iterator for x in loops}
         names |= {q.name for q in leaf.params} | {b.name for b in leaf.buffers}
         names |= {f.name for f in leaf.functions}
-        names |= _declared(leaf.body if isinstance(leaf, Sequential) else leaf.hom.scalar.body)
+        names |= declared(leaf.body if isinstance(leaf, Sequential) else leaf.hom.scalar.body)
         for b in leaf.buffers:
             names |= set(element(b).split())
     return names
@@ -124,16 +124,16 @@ def taken_names(request: KernelRequest, steps: tuple[Step, ...]) -> set[str]:
     return names
 
 
-def _declared(body: tuple[Stmt, ...]) -> set[str]:
+def declared(body: tuple[Stmt, ...]) -> set[str]:
     found: set[str] = set()
     for s in body:
         match s:
             case Declare(name=name):
                 found.add(name)
             case If(then=then, other=other):
-                found |= _declared(then) | _declared(other)
+                found |= declared(then) | declared(other)
             case While(body=inner):
-                found |= _declared(inner)
+                found |= declared(inner)
             case _:
                 pass
     return found

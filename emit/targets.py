@@ -28,6 +28,7 @@ class Target:
     record    a value of a structure type
     biased    whether the host may pass a pointer that points before what there is
     byte      type of the elements of arrays of truth values
+    reserved  words of the language that names of the nest cannot be
     """
 
     name: str
@@ -43,7 +44,23 @@ class Target:
     record: str
     biased: bool
     byte: str
+    reserved: frozenset[str]
 
+
+_CPP = frozenset({
+    "alignas", "alignof", "and", "and_eq", "asm", "bitand", "bitor", "bool", "catch", "char16_t",
+    "char32_t", "char8_t", "class", "compl", "concept", "consteval", "constexpr", "constinit",
+    "const_cast", "co_await", "co_return", "co_yield", "decltype", "delete", "dynamic_cast", "explicit",
+    "export", "false", "friend", "inline", "mutable", "namespace", "new", "noexcept", "not", "not_eq",
+    "nullptr", "operator", "or", "or_eq", "private", "protected", "public", "reinterpret_cast",
+    "requires", "static_assert", "static_cast", "template", "this", "thread_local", "throw", "true",
+    "try", "typeid", "typename", "using", "virtual", "wchar_t", "xor", "xor_eq",
+})  # fmt: skip
+_VECTORS = frozenset(
+    f"{t}{n}"
+    for t in ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "float", "double", "half")
+    for n in (1, 2, 3, 4, 8, 16)
+)
 
 CUDA = Target(
     name="cuda",
@@ -59,6 +76,9 @@ CUDA = Target(
     record=r"\2{",
     biased=True,
     byte="bool",
+    reserved=_CPP
+    | _VECTORS
+    | {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "kept", "devices"},
 )
 OPENCL = Target(
     name="opencl",
@@ -74,18 +94,31 @@ OPENCL = Target(
     record=r"(\1\2){",
     biased=False,
     byte="uchar",
-)
+    reserved=_VECTORS | {
+        "bool", "complex", "constant", "event_t", "generic", "global", "half", "image1d_t", "image2d_t",
+        "image3d_t", "imaginary", "INFINITY", "kernel", "local", "mdh", "NAN", "pipe", "private", "quad",
+        "read_only", "read_write", "sampler_t", "uchar", "uint", "ulong", "uniform", "ushort", "vec_step",
+        "write_only",
+    },
+)  # fmt: skip
 TARGETS = {t.name: t for t in (CUDA, OPENCL)}
 
 _BUILTIN = re.compile(r"\b__builtin_(\w+)\(")
-_TYPED = {
-    name + "f": name
-    for name in (
-        "sqrt", "exp", "exp2", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-        "cosh", "tanh", "fabs", "floor", "ceil", "trunc", "round", "rint", "fmin", "fmax", "fmod", "pow",
-        "atan2", "hypot", "cbrt", "fma", "copysign", "fdim", "erf", "erfc", "expm1", "log1p", "nearbyint",
-    )
+# C's functions that OpenCL has under another name; it knows the type, and its `abs` is unsigned
+_RENAMED = {
+    "abs": "(int)abs", "labs": "(long)abs", "llabs": "(long)abs", "nearbyint": "rint", "nearbyintf": "rint",
+    "lround": "(long)round", "lroundf": "(long)round", "lrint": "(long)rint", "lrintf": "(long)rint",
+    "llround": "(long)round", "llroundf": "(long)round", "llrint": "(long)rint", "llrintf": "(long)rint",
 }  # fmt: skip
+_WITHOUT_F = {"erf"}  # names that end in f and are of double precision
+
+
+def _function_of(name: str, target: Target) -> str:
+    if target.typed:
+        return name
+    if name in _RENAMED:
+        return _RENAMED[name]
+    return name[:-1] if name.endswith("f") and name not in _WITHOUT_F else name
 
 
 def spelled(
@@ -97,19 +130,18 @@ def spelled(
     functions  names of the user's functions; a device may have others of these names
     """
     own = [re.escape(f) for f in functions]
-    called = re.compile(rf"\b({'|'.join(own)})\(")
+    called = re.compile(rf"(?<![\w.])({'|'.join(own)})\(")
     names = [re.escape(n.removeprefix("struct ")) for n in records]
     value = re.compile(rf"\((struct )?({'|'.join(names)})\)\{{")
 
     def function(m: re.Match[str]) -> str:
-        name = m[1]
-        return (name if target.typed else _TYPED.get(name, name)) + "("
+        return _function_of(m[1], target) + "("
 
     found = []
     for row in rows:
         row = row.replace('__builtin_nanf("")', "NAN").replace('__builtin_nan("")', "(double)NAN")
         row = row.replace("__builtin_inff()", "INFINITY").replace("__builtin_inf()", "(double)INFINITY")
-        row = called.sub(r"mdh_\1(", row) if own else row
+        row = called.sub(r"mdh_f_\1(", row) if own else row
         row = re.sub(r"\b_Bool\b", "bool", _BUILTIN.sub(function, row))
         found.append(value.sub(target.record, row) if names else row)
     return found

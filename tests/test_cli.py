@@ -579,3 +579,13 @@ def test_emit_for_a_gpu(tree: Path) -> None:
     assert done.exit_code == 1
     assert "MDH416" in done.stderr
     assert "`x`" in done.stderr
+
+    for target, word in (("cuda", "class"), ("opencl", "global"), ("cuda", "x_first")):
+        (tree / "words.c").write_text(
+            f"void w(int n, const float *restrict x, float *restrict {word})\n{{\n#pragma mdh\n"
+            f"    for (int i = 0; i < n; i++) {word}[i] = x[i];\n}}\n"
+        )
+        done = run("emit", "words.c", "--target", target)
+        assert done.exit_code == 1
+        assert "MDH417" in done.stderr
+        assert f"`{word}`" in done.stderr

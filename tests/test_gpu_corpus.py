@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from frontend_c.preprocess import CompileCommand
-from lifter.lift import LiftedNest
+from frontend_c.read import read
+from lifter.lift import LiftedNest, lift
 from mdh_core.diagnostics import Refusal
 from mdh_core.source import SourceFile
 from mdh_lift import kernels
@@ -39,7 +40,10 @@ def _sizes(lifted: LiftedNest, usual: dict[str, int]) -> list[dict[str, int]]:
 
 
 def _check(source: str, lifted: LiftedNest, bench: Workbench) -> None:
-    text = SourceFile(source, (CORPUS / source).read_bytes())
+    _check_text(SourceFile(source, (CORPUS / source).read_bytes()), lifted, bench)
+
+
+def _check_text(text: SourceFile, lifted: LiftedNest, bench: Workbench) -> None:
     usual = kernels.sizes_of(lifted)
     plan = gpu_plan(lifted, "opencl", kernels.parameter_values(lifted, usual))
     file = plan.file(plan.default)
@@ -57,7 +61,46 @@ def _check(source: str, lifted: LiftedNest, bench: Workbench) -> None:
     exact = lifted.nest.directive.fp == "exact"
     cases = cases_for(subject, _sizes(lifted, usual), style=style, seed=1, bitwise=exact)
     summary = verify(bench, subject, built.data["program"], cases, seconds=120)
-    assert summary.ok, (source, summary.outcome)
+    assert summary.ok, (text.path, summary.outcome)
+
+
+OWN = {
+    "signed absolute values": """void f(int n, const int x[n], long y[n])
+{
+#pragma mdh
+    for (int i = 0; i < n; i++) y[i] = (abs(x[i]) - 5) / 2 - labs((long)x[i] - 3) / 2;
+}
+""",
+    "each operation is rounded": """void f(int n, const float x[n], const float y[n], float z[n])
+{
+#pragma mdh fp(exact)
+    for (int i = 0; i < n; i++) z[i] = x[i] * y[i] + x[i] * 1.1f;
+}
+""",
+    "an iterator that is a field of threadIdx": """void f(int n, int m, float a[n], float b[n])
+{
+#pragma mdh noalias(a, b)
+    for (int y = 0; y < m; y++) {
+        for (int x = 0; x < y; x++)
+            for (int i = 0; i < n; i++) a[i] = a[i] * 0.5f + x;
+        for (int i = 0; i < n; i++) b[i] += a[i];
+    }
+}
+""",
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_own_nests_on_opencl(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not has_opencl_device():
+        pytest.skip("there is no OpenCL device (pocl-opencl-icd makes the processor one)")
+    monkeypatch.setenv("MDH_OPENCL_OPTIONS", "-cl-opt-disable")
+    (tmp_path / "own.c").write_text("#include <stdlib.h>\n" + OWN[name])
+    text = SourceFile("own.c", (tmp_path / "own.c").read_bytes())
+    (nest,) = read(text, CompileCommand(directory=str(tmp_path))).nests
+    toolchain = Toolchain(("gcc",), ("-O2", "-ffp-contract=off"), link=("-lOpenCL",))
+    bench = Workbench(toolchain, threads=2, jobs=1, limits=Limits(memory_bytes=1 << 40))
+    _check_text(text, lift(nest), bench)
 
 
 @pytest.mark.parametrize("source", SOURCES)
