@@ -112,6 +112,8 @@ class HostTilesText:
         n = self.names.new(f"{t}_positions")
         self.out.add(f"long {n} = {self.longest[0]};")
         self.out.add(*(f"if ({other} > {n}) {n} = {other};" for other in self.longest[1:]))
+        if None in self.dims:  # what is at one position runs where the others are empty, too
+            self.out.add(f"if ({n} < 1) {n} = 1;")
         self.n = n
         if steps is None:
             self._parts("0", end, "0", write, borders=False)

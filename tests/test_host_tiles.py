@@ -11,14 +11,24 @@ import pytest
 
 from certify.host_tiles import tiles_respect
 from certify.obligations import PROVED, REFUTED
+from frontend_c.preprocess import CompileCommand
+from frontend_c.read import read
+from lifter.lift import lift
 from lowering.host_tiles import HostTiles, Skew, skew_of, usual_tiles
 from lowering.machine import GENERIC
 from mdh_core.expr import DOUBLE
 from mdh_core.interpreter import BufferValue
 from mdh_core.ir import HostLoop, MdhProgram
-from mdh_lift import iterations
+from mdh_core.source import SourceFile
+from mdh_lift import iterations, kernels
+from mdh_lift import subject as subjects
+from mdh_lift.improve import candidate
 from tests.lifting import lifted
 from tests.test_steps import Case, check, configurations, kernel_of, values
+from tuning.runner import Toolchain, Workbench
+from tuning.verify import cases_for, verify
+
+ROOT = Path(__file__).parent.parent
 
 Extents = Callable[[int], dict[str, tuple[int, ...]]]
 
@@ -206,3 +216,20 @@ def test_programs_with_memory_of_their_own_are_not_tiled() -> None:
     nest = lifted(f"void f({head})\n{{\n#pragma mdh\n{body}\n}}\n")
     for loop in (s for s in nest.program if isinstance(s, HostLoop)):
         assert all(isinstance(s, MdhProgram) for s in loop.body) is False or skew_of(loop) is None
+
+
+def test_one_position_beside_empty_dimensions() -> None:
+    """What a nest stores at one position in each iteration is stored where all other dimensions are empty."""
+    source = ROOT / "corpus" / "fdtd_2d.c"
+    text = SourceFile("fdtd_2d.c", source.read_bytes())
+    nest = lift(read(text, CompileCommand(directory=str(source.parent))).nests[0])
+    plan = kernels.plan(nest)
+    point = {**plan.default, "width_0": 8, "steps_0": 2}
+    assert plan.host_tiles(point)[0] is not None
+    bench = Workbench(Toolchain(("gcc",), ("-O1",)), threads=2, jobs=1)
+    subject = subjects.subject_of(nest, text.data, text.path)
+    built = bench.build(subject, candidate(plan, point))
+    assert built.ok, built.reason
+    sizes = [{"steps": 3, "nx": nx, "ny": 5} for nx in (0, 1, 2, 20)]
+    summary = verify(bench, subject, built.data["program"], cases_for(subject, sizes, style="sum"))
+    assert summary.ok, summary.outcome
