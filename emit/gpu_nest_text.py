@@ -23,13 +23,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 
 from emit.c_text import affine_text, c_type, constant
 from emit.cells_text import CellsText
+from emit.gpu_context import CELL_UNIT, GpuContext, cell_of_thread
 from emit.gpu_kernels import Kernels, Known
 from emit.interface_text import size_text
-from emit.kernel_text import Context, Lines, product_text, repeats_right
+from emit.kernel_text import Context, product_text, repeats_right
 from lowering.gpu import GpuNest, SharedTile, split_of
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
@@ -37,29 +37,7 @@ from mdh_core.expr import Affine, Load, ScalarType, stmt_exprs, walk
 from mdh_core.ir import MdhProgram
 from mdh_core.polytope import rows_of
 
-CELL_UNIT = 128  # threads of a block where each has one cell
 WRITTEN_OUT = 1024  # points of a thread that are written out at most
-
-
-@dataclass
-class GpuContext(Context):
-    """``local``: per dimension the part of an index that is inside of the block; ``copies``: by buffer."""
-
-    local: dict[str, str] = field(default_factory=dict)
-    copies: dict[str, tuple[str, SharedTile, tuple[int, ...]]] = field(default_factory=dict)
-
-    def subscript(self, buffer: str, index: tuple[Affine, ...]) -> str:
-        if buffer not in self.copies:
-            return super().subscript(buffer, index)
-        name, tile, shifts = self.copies[buffer]
-        dims = {d.name for d in self.program.hom.dims}
-        terms = []
-        for a, stride, shift in zip(index, tile.strides, shifts, strict=True):
-            inside = Affine(tuple((n, c) for n, c in a.terms if n in dims), a.const + shift)
-            text = affine_text(inside, self.local, atom=stride != 1)
-            if text != "0":
-                terms.append(text if stride == 1 else f"{text}*{stride}")
-        return f"{name}[{' + '.join(terms) or '0'}]"
 
 
 class GpuNestText(CellsText):
@@ -583,28 +561,6 @@ class GpuNestText(CellsText):
             source = plain_context.subscript(tile.buffer, tuple(Affine.of(n) for n in reversed(list(at))))
             out.add(f"{name}[{' + '.join(reversed(places))}] = {source};")
         self.context.copies = self.context.copies | {tile.buffer: (name, tile, tuple(shifts))}
-
-
-@contextmanager
-def cell_of_thread(
-    out: Lines, kernels: Kernels, context: Context, dims: Sequence[str], unit: int
-) -> Iterator[None]:
-    """Inside, the thread has one position of the dimensions, and their indices are known."""
-    if not dims:
-        yield
-        return
-    names, target = context.names, kernels.target
-    cell = names.new("cell")
-    total = product_text([size_name(d) for d in dims])
-    out.add(f"long {cell} = (long){target.block}*{unit} + {target.thread};")
-    with out.block(f"if ({cell} < {total})"):
-        for k, d in reversed(list(enumerate(dims))):
-            name = names.new(d)
-            out.add(f"const long {name} = {cell if k == 0 else f'{cell} % {size_name(d)}'};")
-            if k:
-                out.add(f"{cell} /= {size_name(d)};")
-            context.at[d] = name
-        yield
 
 
 def _operands(program: MdhProgram) -> set[str]:

@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from emit.c_text import Printer, affine_text, c_type
 from emit.empty_scan import empty_scan
 from emit.frames import template
+from emit.gpu_context import GpuContext
 from emit.gpu_kernels import GpuKernel, Kernels, Known, words
-from emit.gpu_nest_text import GpuContext, GpuNestText
+from emit.gpu_nest_text import GpuNestText
 from emit.gpu_rows_text import write_histogram, write_scan, write_sequential
 from emit.guards_text import assumptions, guards_of, in_comment, reach_of
 from emit.host_text import Leaf, Loops, largest_size, leaves
@@ -27,7 +28,6 @@ from emit.interface_text import (
     declared,
     depth_of,
     distinct_sizes,
-    element,
     fixed_names,
     interface,
     is_integer,
@@ -49,7 +49,7 @@ from lowering.machine import SystemModel
 from mdh_core.diagnostics import refuse
 from mdh_core.expr import Function, Load, RecordType, Type, Var, stmt_exprs, straight_line, walk
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Size, Step, keeps_if_empty
-from mdh_core.source import NO_SPAN
+from mdh_core.source import NO_SPAN, Span
 
 _OF_BUFFERS = ("device", "first", "last", "bytes", "memory")  # variables of the host function
 
@@ -77,7 +77,7 @@ def emit_gpu(request: KernelRequest, target: Target, model: SystemModel, device:
     meant = _means_something_else(request, placed, target)
     if meant is not None:
         headline = f"`{meant}` means something else in what is generated for {target.name}"
-        raise refuse("MDH417", headline, NO_SPAN, help="give it another name")
+        raise refuse("MDH417", headline, placed[0][0].span, help="give it another name")
     written = written_buffers(placed)
     names = Names(taken_names(request, steps))
     for b in (*buffers, *request.temporaries):
@@ -102,17 +102,15 @@ def emit_gpu(request: KernelRequest, target: Target, model: SystemModel, device:
     ranges, unknown = _ranges(buffers, placed)
     if unknown:
         headline = f"how much of `{unknown[0]}` is read is not known: it cannot be copied to a GPU"
-        raise refuse("MDH416", headline, NO_SPAN, help="declare the array with its size")
+        place = _place_of(unknown[0], placed)
+        raise refuse("MDH416", headline, place, help="declare the array with its size")
     guards = guards_of(request, placed, buffers, written, names)
     temporaries = [*request.temporaries, *body.temporaries]
     used = words([*kernels.host.rows, *guards])
     mentioned = {k.name for kernel in kernels.done for k in kernel.parameters}
     buffers = [b for b in buffers if b.name in mentioned or b.name in used]
-    memory = [_memory(b, k, written) for k, b in enumerate(buffers)]
-    memory += [
-        _temporary(b, len(buffers) + k, body.count(b)) for k, b in enumerate(temporaries)
-        if b.name in mentioned
-    ]  # fmt: skip
+    memory = [_memory(b, written) for b in buffers]
+    memory += [_temporary(b, body.count(b)) for b in temporaries if b.name in mentioned]
     about = [row for b in buffers for row in ranges[b.name]]
     used |= words([*about, *(m["bytes"] for m in memory)])
     sizes = [line for name, line in size_lines(placed).items() if name in used | words(kernels.host.rows)]
@@ -261,17 +259,17 @@ class _Body:
 # --------------------------------------------------------------------------- memory
 
 
-def _memory(b: Buffer, k: int, written: set[str]) -> dict[str, str]:
+def _memory(b: Buffer, written: set[str]) -> dict[str, str]:
     t = qualified(b, written)
     return {
-        "name": b.name, "slot": str(k), "type": c_type(b.type), "written": "1" if b.name in written else "",
+        "name": b.name, "type": c_type(b.type), "written": "1" if b.name in written else "",
         "bytes": f"({b.name}_last - {b.name}_first + 1)*sizeof({c_type(b.type)})", "host": t,
     }  # fmt: skip
 
 
-def _temporary(b: Buffer, k: int, count: str) -> dict[str, str]:
+def _temporary(b: Buffer, count: str) -> dict[str, str]:
     return {
-        "name": b.name, "slot": str(k), "type": c_type(b.type), "written": "", "host": "",
+        "name": b.name, "type": c_type(b.type), "written": "", "host": "",
         "bytes": f"{count}*sizeof({c_type(b.type)})",
     }  # fmt: skip
 
@@ -336,6 +334,14 @@ def _given(b: Buffer, written: set[str]) -> str:
     """The address of an array as the prototype wants it."""
     t = c_type(b.type) if not isinstance(b.type, RecordType) else "void"
     return f"({'' if b.name in written else 'const '}{t} *)({b.base or b.name})"
+
+
+def _place_of(buffer: str, placed: list[tuple[Leaf, Loops]]) -> Span:
+    """Where a buffer is read, or the nest's part that does."""
+    own = [leaf for leaf, _ in placed if any(b.name == buffer for b in leaf.buffers)]
+    accesses = [a for leaf in own if isinstance(leaf, MdhProgram) for a in leaf.inp.accesses]
+    spans = [a.span for a in accesses if a.buffer == buffer] + [leaf.span for leaf in own]
+    return next((span for span in spans if span != NO_SPAN), NO_SPAN)
 
 
 def _is_conditional(leaf: Leaf, buffer: str) -> bool:
@@ -422,13 +428,13 @@ def _records(placed: Iterable[tuple[Leaf, Loops]]) -> list[RecordType]:
 
 
 def _record_text(r: RecordType) -> str:
-    fields = " ".join(f"{element_type(t)} {n};" for n, t in r.fields)
+    fields = " ".join(f"{_field_type(t)} {n};" for n, t in r.fields)
     if r.name.startswith("struct "):
         return f"{r.name} {{ {fields} }};"
     return f"typedef struct {{ {fields} }} {r.name};"
 
 
-def element_type(t: Type) -> str:
+def _field_type(t: Type) -> str:
     return c_type(t).replace("_Bool", "bool")
 
 
@@ -465,5 +471,3 @@ def _launch_opencl(kernel: GpuKernel, blocks: str) -> list[str]:
         k += 1 + p.buffer
     return [*rows, f"if (mdh_launch({number}, {blocks}, {kernel.unit})) return 0;"]
 
-
-__all__ = ["GpuFile", "element", "emit_gpu"]

@@ -14,12 +14,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from emit.c_text import c_type
+from emit.gpu_context import CELL_UNIT, GpuContext, cell_of_thread
 from emit.gpu_kernels import Kernels, Known
-from emit.gpu_nest_text import CELL_UNIT, GpuContext, cell_of_thread
 from emit.histogram_text import HistogramText
 from emit.host_text import Loops, SequentialText
-from emit.interface_text import size_text
-from emit.kernel_text import Lines, product_text
+from emit.interface_text import size_text, written_buffers
+from emit.kernel_text import product_text
 from emit.linear_text import LinearText
 from emit.nest_text import NestText
 from emit.scan_text import ScanText
@@ -27,7 +27,7 @@ from emit.targets import Target
 from lowering.loops import size_name
 from lowering.lower import HistogramNest, Nest, ScanNest, is_linear_recurrence
 from lowering.parameters import reassociates
-from mdh_core.expr import INT64, Affine, Assign, If, Load, ScalarType, Stmt, While, base_of
+from mdh_core.expr import INT64, Affine, ScalarType
 from mdh_core.ir import Buffer, MdhProgram, Param, Sequential, Size
 
 
@@ -272,21 +272,5 @@ def write_histogram(nest: HistogramNest, context: GpuContext, kernels: Kernels) 
 def write_sequential(step: Sequential, loops: Loops, kernels: Kernels) -> None:
     known = {p.name for p in step.params}
     extra = tuple(Param(x.iterator, INT64) for x in loops if x.iterator not in known)
-    with kernels.kernel(1, "1", _targets(step.body)) as out:
+    with kernels.kernel(1, "1", written_buffers([(step, loops)])) as out:
         SequentialText(replace(step, params=(*step.params, *extra)), kernels.names, out).write()
-
-
-def _targets(body: tuple[Stmt, ...]) -> set[str]:
-    found: set[str] = set()
-    for s in body:
-        if isinstance(s, Assign):
-            base = base_of(s.target)
-            found |= {base.buffer} if isinstance(base, Load) else set()
-        elif isinstance(s, If):
-            found |= _targets((*s.then, *s.other))
-        elif isinstance(s, While):
-            found |= _targets(s.body)
-    return found
-
-
-__all__ = ["Lines", "write_histogram", "write_scan", "write_sequential"]

@@ -351,6 +351,8 @@ def emit(session: Session, paths: Sequence[str], target: str, configuration: str
             given = json.loads(Path(configuration).read_text())
         except (OSError, ValueError) as error:
             raise click.UsageError(f"{configuration}: {error}") from None
+        if not isinstance(given, dict):
+            raise click.UsageError(f"{configuration}: expected an object with the values of parameters")
     nests: list[NestReport] = []
     codes: dict[str, dict[str, object]] = {}
     for found, report, own in reports_of(session, paths):

@@ -579,6 +579,9 @@ def test_emit_for_a_gpu(tree: Path) -> None:
     assert done.exit_code == 1
     assert "MDH416" in done.stderr
     assert "`x`" in done.stderr
+    assert "gather.c:4:" in done.stderr
+    (tree / "list.json").write_text("[1]")
+    assert run("emit", "good.c", "--config", "list.json").exit_code == 2
 
     for target, word in (("cuda", "class"), ("opencl", "global"), ("cuda", "x_first")):
         (tree / "words.c").write_text(
