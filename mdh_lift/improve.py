@@ -47,9 +47,10 @@ from tuning.budget import Budget, parse_budget
 from tuning.fingerprint import fingerprint
 from tuning.harness import Candidate, Subject
 from tuning.measure import Ratio
-from tuning.runner import COMPILE_FAILED, CUT_OFF, OK, WRONG_RESULT, Outcome, Toolchain, Workbench
+from tuning.runner import COMPILE_FAILED, CUT_OFF, OK, WRONG_RESULT, Outcome, Workbench
 from tuning.search import Evaluation
 from tuning.store import Context, Store, StoreError
+from tuning.toolchain import Toolchain
 from tuning.tune import Settings, TuneResult, Winner, text_hash, tune
 from tuning.verify import EXACT_DATA, Case, Thorough, VerifySummary, cases_for, size_ladder
 

@@ -25,7 +25,8 @@ from mdh_lift import subject as subjects
 from mdh_lift.improve import candidate
 from tests.lifting import lifted
 from tests.test_steps import Case, check, configurations, kernel_of, values
-from tuning.runner import Toolchain, Workbench
+from tuning.runner import Workbench
+from tuning.toolchain import Toolchain
 from tuning.verify import cases_for, verify
 
 ROOT = Path(__file__).parent.parent

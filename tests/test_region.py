@@ -39,7 +39,8 @@ from tests.test_host_tiles import case as tiled
 from tests.test_scan_linear import blocks
 from tests.test_steps import NESTS as STEPS
 from tests.test_steps import Case, close, configurations, kernel_of, program_text, values
-from tuning.runner import Limits, Toolchain, Workbench
+from tuning.runner import Limits, Workbench
+from tuning.toolchain import Toolchain
 from tuning.verify import cases_for, verify
 
 THREADS = (1, 2, 3, 5)

@@ -20,7 +20,8 @@ from mdh_lift.specials import specials_of
 from tests.lifting import lifted
 from tuning import harness, runner, verify
 from tuning.harness import ArrayArg, Candidate, OuterScalarArg, ScalarArg, Subject
-from tuning.runner import Limits, Toolchain, Workbench, plain_flags
+from tuning.runner import Limits, Workbench
+from tuning.toolchain import Toolchain, plain_flags
 from tuning.verify import SPECIAL_VALUES, Specials, Thorough
 
 ROOT = Path(__file__).parent.parent

@@ -11,7 +11,7 @@ from pathlib import Path
 import archspec.cpu
 import psutil
 
-from tuning.runner import Toolchain, usable_flags
+from tuning.toolchain import Toolchain, usable_flags
 
 
 @dataclass(frozen=True, slots=True)
