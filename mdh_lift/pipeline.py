@@ -25,7 +25,7 @@ from lifter.claims import checked
 from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import LoopNest
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
-from mdh_core.source import SourceFile, Span
+from mdh_core.source import NO_SPAN, SourceFile, Span
 from mdh_lift import compile_command, macros
 from mdh_lift.config import Config
 from mdh_lift.files import is_python, read_source
@@ -62,6 +62,11 @@ class Options:
     force: bool = False  # overwrite edited regions, splice without a speedup
     resume: bool = True  # use what the database knows
     replay: bool = False  # take all results from the database
+
+    @property
+    def target(self) -> str:
+        """That was asked for; empty: what the nest says."""
+        return self.config.tune.target
 
     @property
     def lock_path(self) -> Path:
@@ -439,9 +444,11 @@ def emitted(
     report: FileReport,
     nest: NestReport,
     point: Mapping[str, int | str] | None = None,
-    target: str = "openmp",
+    target: str = "",
 ) -> str:
     """Kernel and call of a nest at a point of the search space, by default the cost model's first choice.
+
+    ``target``: empty for what the nest says.  Raises MDH411 where the nest's clause excludes it.
 
     For a GPU: the file of the nest, its header, and the call.
     """
@@ -451,6 +458,7 @@ def emitted(
 
     if is_python(report.source.path):
         return _emitted_for_python(report, nest, point or {})
+    target = target_of(nest, target)
     planned = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
     if target != "openmp":
         from mdh_lift.gpu_plans import gpu_plan
@@ -465,6 +473,17 @@ def emitted(
     kernel = planned.kernel({**planned.default, **(point or {})})
     after = kernels.after_text(nest.lifted)
     return f"{kernel.text.rstrip()}\n\n/* in place of the nest */\nif ({kernel.call}) {{ {after} }}\n"
+
+
+def target_of(nest: NestReport, asked: str = "") -> str:
+    """The target that was asked for, or the first of the directive's clause.  Raises MDH411."""
+    own = nest.lifted.nest.directive.targets if nest.lifted is not None else ()
+    if asked and own and asked not in own:
+        assert nest.lifted is not None
+        span = NO_SPAN if nest.regions else nest.lifted.nest.directive_span  # regions shift it
+        raise refuse("MDH411", f"target `{asked}` is not among those of the nest", span,
+                     help=f"add `{asked}` to the clause `target({', '.join(own)})`")  # fmt: skip
+    return asked or (own[0] if own else "openmp")
 
 
 def _emitted_for_python(report: FileReport, nest: NestReport, point: Mapping[str, int | str]) -> str:

@@ -87,6 +87,7 @@ class Session:
         force: bool = False,
         resume: bool = True,
         replay: bool = False,
+        target: str | None = None,
     ) -> Options:
         """Options for one file: its configuration with the command line over it."""
         config = self.config(path)
@@ -96,6 +97,7 @@ class Session:
             "jobs": self.jobs,
             "budget": budget,
             "strategy": strategy,
+            "target": target,
         }
         tune = msgspec.structs.replace(config.tune, **{k: v for k, v in given.items() if v is not None})
         lift = config.lift

@@ -321,8 +321,10 @@ def _reverted(target: Target) -> Change:
     return pipeline.revert_file(target.path, names)
 
 
-def splice(session: Session, paths: Sequence[str], write: bool, force: bool) -> int:
-    return _improve(session, paths, write, stage="splice", force=force)
+def splice(
+    session: Session, paths: Sequence[str], write: bool, force: bool, target: str | None = None
+) -> int:
+    return _improve(session, paths, write, stage="splice", force=force, target=target)
 
 
 # --------------------------------------------------------------------------- run
@@ -336,15 +338,17 @@ def tune(session: Session, paths: Sequence[str], **search: object) -> int:
     return _improve(session, paths, False, stage="tune", **search)
 
 
-def verify(session: Session, paths: Sequence[str]) -> int:
-    return _improve(session, paths, False, stage="verify")
+def verify(session: Session, paths: Sequence[str], target: str | None = None) -> int:
+    return _improve(session, paths, False, stage="verify", target=target)
 
 
-def bench(session: Session, paths: Sequence[str]) -> int:
-    return _improve(session, paths, False, stage="bench")
+def bench(session: Session, paths: Sequence[str], target: str | None = None) -> int:
+    return _improve(session, paths, False, stage="bench", target=target)
 
 
-def emit(session: Session, paths: Sequence[str], target: str, configuration: str | None) -> int:
+def emit(
+    session: Session, paths: Sequence[str], target: str | None, configuration: str | None
+) -> int:
     given = None
     if configuration is not None:
         try:
@@ -356,11 +360,12 @@ def emit(session: Session, paths: Sequence[str], target: str, configuration: str
     nests: list[NestReport] = []
     codes: dict[str, dict[str, object]] = {}
     for found, report, own in reports_of(session, paths):
+        asked = session.options(found.path, target=target).target
         for nest in own:
             nests.append(nest)
-            text = session.attempt(found.path, partial(pipeline.emitted, report, nest, given, target))
+            text = session.attempt(found.path, partial(pipeline.emitted, report, nest, given, asked))
             if text is not None:
-                codes[nest.name] = {"target": target, "code": text}
+                codes[nest.name] = {"target": pipeline.target_of(nest, asked), "code": text}
                 session.result(text)
     return session.finish(content_of(session, nests, codes))
 

@@ -54,6 +54,7 @@ struct spec {
     int which, min_rounds, max_rounds;
     double budget, hard;      /* seconds: enough with min_rounds; enough in any case */
     double limit;             /* seconds: a candidate slower than this is cut off */
+    int warm;                 /* the candidate runs once before its time and its values count */
     char value[MAX_ARGS][64]; /* text of a given parameter */
     unsigned long count[MAX_ARGS], diagonal[MAX_ARGS], below[MAX_ARGS]; /* below: how many indices */
     long first[MAX_ARGS];
@@ -790,6 +791,12 @@ static double first_run(int which)
     for (int a = 0; a < mdh_arg_count; a++)
         if (mdh_args[a].flags & 1)
             fill(&bench, a, 0);
+    if (which == CANDIDATE && spec.warm) { /* a device is found, kernels are compiled, memory is reserved */
+        call(&bench, which);
+        for (int a = 0; a < mdh_arg_count; a++)
+            if (mdh_args[a].flags & 1)
+                fill(&bench, a, 0);
+    }
     set_threads(which == ORIGINAL ? 1 : spec.threads);
     phase(which == ORIGINAL ? "original" : "candidate");
     feclearexcept(FE_ALL_EXCEPT);
@@ -933,6 +940,7 @@ static void set(const char *key, const char *value)
     else if (!strcmp(key, "budget")) spec.budget = v;
     else if (!strcmp(key, "hard")) spec.hard = v;
     else if (!strcmp(key, "limit")) spec.limit = v;
+    else if (!strcmp(key, "warm")) spec.warm = (int)v;
     else finish("bad_spec", "unknown key");
 }
 

@@ -303,7 +303,7 @@ class Workbench:
         """Compile and link; ``data["program"]`` is the path of the executable."""
         directory = Path(subject.directory or Path(subject.path).parent).absolute()
         return self._build_text(
-            subject_text(subject, candidate), str(directory) if directory.is_dir() else ""
+            subject_text(subject, candidate), str(directory) if directory.is_dir() else "", candidate.unit
         )
 
     def build_plain(self, subject: Subject) -> Outcome:
@@ -345,18 +345,19 @@ class Workbench:
         with ThreadPoolExecutor(max(1, self.jobs)) as pool:
             return list(pool.map(lambda c: self.build(subject, c), candidates))
 
-    def _build_text(self, text: bytes, quote_dir: str) -> Outcome:
+    def _build_text(self, text: bytes, quote_dir: str, unit: str) -> Outcome:
         if not self.toolchain.version:
             return self._no_compiler()
         chain = repr(
             (self.toolchain, str(Path(self.toolchain.cwd).absolute()), self.toolchain.version, quote_dir)
         )
-        key = hashlib.sha256(driver_text() + chain.encode() + b"\0" + text).hexdigest()
+        parts = (chain.encode(), text, unit.encode())
+        key = hashlib.sha256(driver_text() + b"\0".join(parts)).hexdigest()
         entry = self._cache.find(key)
         if entry is not None:
             return Outcome(OK, data={"program": str(entry / "program"), "cached": True})
         driver = self._driver()
-        return self._compile(key, text, driver.data["object"], quote_dir) if driver.ok else driver
+        return self._compile(key, text, driver.data["object"], quote_dir, unit) if driver.ok else driver
 
     def _no_compiler(self) -> Outcome:
         return Outcome(HARNESS_FAILED, f"the compiler {' '.join(self.toolchain.cc)} cannot be run")
@@ -380,20 +381,34 @@ class Workbench:
                 entry = self._cache.add(key, made, ())
         return Outcome(OK, data={"object": str(entry / "driver.o")})
 
-    def _compile(self, key: str, text: bytes, driver: str, quote_dir: str) -> Outcome:
+    def _compile(self, key: str, text: bytes, driver: str, quote_dir: str, unit: str) -> Outcome:
         with self._making() as made:
             source, output = made / "subject.c", made / "program"
             source.write_bytes(text)
             rule = made / "rule.d"
-            command = self.toolchain.command(str(source), driver, str(rule), str(output), quote_dir)
-            ended = self._run_compiler(command, made)
-            if ended.killed:
-                return Outcome(ended.killed, f"the compiler was stopped after {ended.seconds:.0f} s")
-            if ended.status != 0:
-                return Outcome(COMPILE_FAILED, compiler_reason(ended.stderr))
+            objects = [driver]
+            commands: list[list[str]] = []
+            if unit:
+                commands, own = self._unit(unit, made)
+                objects.append(own)
+            commands.append(self.toolchain.command(str(source), objects, str(rule), str(output), quote_dir))
+            for command in commands:
+                ended = self._run_compiler(command, made)
+                if ended.killed:
+                    return Outcome(ended.killed, f"the compiler was stopped after {ended.seconds:.0f} s")
+                if ended.status != 0:
+                    return Outcome(COMPILE_FAILED, compiler_reason(ended.stderr))
             headers = _dependencies(rule, str(source), self.toolchain.cwd)
             entry = self._cache.add(key, made, headers)
         return Outcome(OK, data={"program": str(entry / "program"), "cached": False})
+
+    def _unit(self, text: str, made: Path) -> tuple[list[list[str]], str]:
+        """The command that compiles a candidate's own file, and the object that it makes."""
+        by = self.toolchain.accelerator
+        assert by is not None, "a file for a GPU needs an accelerator"
+        source, own = made / f"unit{by.suffix}", str(made / "unit.o")
+        source.write_text(text)
+        return [[*by.compile, "-c", str(source), "-o", own]], own
 
     @contextmanager
     def _making(self) -> Iterator[Path]:
@@ -444,6 +459,8 @@ class Workbench:
             limits = _limit_lines(self.limits, wall, threads) + f"enough {enough}\n"
             spec.write_text(limits + "".join(cases))
             env = environment(_RUN_ENV, directory, OMP_NUM_THREADS=str(threads), OMP_DYNAMIC="false")
+            if self.toolchain.accelerator is not None:
+                env |= self.toolchain.accelerator.environment()
             if not timed:
                 env["OMP_WAIT_POLICY"] = "passive"
             ended = run_process(

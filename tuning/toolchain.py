@@ -1,4 +1,7 @@
-"""How the user's file is compiled and linked: verdicts and times are about exactly these commands."""
+"""How the user's file is compiled and linked: verdicts and times are about exactly these commands.
+
+Where a candidate has a file of its own (for a GPU), that is compiled by an ``Accelerator`` and linked to it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+
+from tuning.devices import Accelerator
 
 _TAKES_ARGUMENT = ("-o", "-MF", "-MT", "-MQ")
 _DROPPED = ("-c", "-S", "-E", "-M", "-MM", "-MD", "-MMD", "-MP", "-MG", "-pedantic-errors", "-pipe")
@@ -76,12 +81,16 @@ class Toolchain:
     cwd: str = "."
     link: tuple[str, ...] = ()
     openmp: bool = True
+    accelerator: Accelerator | None = None
 
     @cached_property
     def version(self) -> str:
         return _compiler_version(self.cc)
 
-    def command(self, subject: str, driver: str, dependencies: str, output: str, quote_dir: str) -> list[str]:
+    def command(
+        self, subject: str, objects: Sequence[str], dependencies: str, output: str, quote_dir: str
+    ) -> list[str]:
+        """Compile the subject and link it with the driver and a candidate's own file."""
         openmp = ["-fopenmp"] if self.openmp else []
         return [
             *self.cc,
@@ -90,8 +99,9 @@ class Toolchain:
             "-w",
             *(["-iquote", quote_dir] if quote_dir else []),
             *("-MMD", "-MF", dependencies, "-MT", "x"),
-            *("-x", "c", subject, "-x", "none", driver, "-o", output),
+            *("-x", "c", subject, "-x", "none", *objects, "-o", output),
             *self.link,
+            *(self.accelerator.link if self.accelerator else ()),
             "-lm",
             "-ldl",
             *_UNNEEDED,
