@@ -53,8 +53,8 @@ class GpuPlan:
 
     @property
     def starts(self) -> list[Point]:
-        """Where a search begins."""
-        return [self.default]
+        """Where a search begins: the default with a value for every parameter."""
+        return [{n: self.default.get(n, _plainest(n, values)) for n, values in self.space.parameters}]
 
     @property
     def space(self) -> Space:
@@ -134,6 +134,11 @@ def gpu_plan(
     """A plan for values of the integer parameters; without a device, for a usual one."""
     sizes = iterations.sizes_at(lifted.program, params)
     return GpuPlan(lifted, TARGETS[target], device or USUAL[target], params, sizes, lines, macros)
+
+
+def _plainest(name: str, values: tuple[int | str, ...]) -> int | str:
+    """What a point means that lacks a parameter: not copied, not padded, one thread, one row."""
+    return next((v for v in (0, 1) if v in values), values[-1])
 
 
 def _suffix(k: int) -> str:

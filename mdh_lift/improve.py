@@ -546,5 +546,11 @@ def _lock_entry(work: Work, winner: Winner) -> locks.Entry:
         tune_options.seed,
         tune_options.strategy,
         tune_options.budget,
-        {"mdh-lift": VERSION, "compiler": work.bench.toolchain.version},
+        _versions(work.bench.toolchain),
     )
+
+
+def _versions(toolchain: Toolchain) -> dict[str, str]:
+    found = {"mdh-lift": VERSION, "compiler": toolchain.version}
+    gpu = toolchain.accelerator
+    return found if gpu is None else {**found, f"compiler for {gpu.target}": gpu.version, "device": gpu.device}
