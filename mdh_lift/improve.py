@@ -553,4 +553,6 @@ def _lock_entry(work: Work, winner: Winner) -> locks.Entry:
 def _versions(toolchain: Toolchain) -> dict[str, str]:
     found = {"mdh-lift": VERSION, "compiler": toolchain.version}
     gpu = toolchain.accelerator
-    return found if gpu is None else {**found, f"compiler for {gpu.target}": gpu.version, "device": gpu.device}
+    if gpu is not None:
+        found |= {f"compiler for {gpu.target}": gpu.version, "device": gpu.device}
+    return found
