@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
+from emit.gpu_file import GpuPart
+
 from certify.obligations import Certificate
 from frontend_c.preprocess import CompileCommand, find_compiler
 from lowering.lower import lower
@@ -27,7 +29,7 @@ from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.ir import MdhProgram
 from mdh_core.laws import check_laws
 from mdh_core.source import NO_SPAN, SourceFile, Span
-from mdh_lift import certified, iterations, kernels, macros
+from mdh_lift import beside, certified, iterations, kernels, macros
 from mdh_lift import subject as subjects
 from mdh_lift.findings import Finding
 from mdh_lift.gpu_plans import MODELS, GpuPlan, gpu_plan
@@ -79,6 +81,7 @@ class Improvement:
 
     sizes      that were tuned for, as text
     outcomes   number of evaluations per kind of outcome; empty where the cost model chose
+    gpu_part   what it has in the file beside the source, where the target is a GPU
     entry      for the lock file
     certificate  of the configuration, or why there is none; None where none was asked for
     """
@@ -92,6 +95,7 @@ class Improvement:
     verification: VerifySummary | None = None
     speedup: Ratio | None = None
     part: SplicePart | None = None
+    gpu_part: GpuPart | None = None
     entry: locks.Entry | None = None
     findings: tuple[Finding, ...] = ()
     certificate: Certificate | str | None = None
@@ -464,17 +468,23 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
     findings += refuted
     if not options.force:  # with --force the summary's figures say it
         findings += verdict
-    part = None
-    if spliceable and stage in ("all", "splice") and isinstance(plan, kernels.Plan):
-        assert plan.lifted is not None
-        kernel = plan.kernel(winner.point)
-        part = splice_part(work.report, plan.lifted.nest, kernel, kernels.after_text(plan.lifted))
+    part, gpu_part = None, None
+    if spliceable and stage in ("all", "splice"):
+        after = kernels.after_text(plan.lifted)
+        if isinstance(plan, GpuPlan):
+            gpu_part = plan.part(winner.point)
+            text, call = beside.include(beside.file_name(work.report.source.path, work.target)), gpu_part.call
+        else:
+            kernel = plan.kernel(winner.point)
+            text, call = kernel.text, kernel.call
+        part = splice_part(work.report, plan.lifted.nest, text, call, after)
     return replace(
         base,
         configuration=dict(winner.point),
         verification=winner.verification,
         speedup=winner.ratio if stage != "verify" else None,
         part=part,
+        gpu_part=gpu_part,
         entry=_lock_entry(work, winner),
         findings=tuple(findings),
         certificate=proof,

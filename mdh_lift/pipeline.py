@@ -26,9 +26,9 @@ from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import LoopNest
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.source import NO_SPAN, SourceFile, Span
-from mdh_lift import compile_command, macros
+from mdh_lift import beside, compile_command, macros
 from mdh_lift.config import Config
-from mdh_lift.files import is_python, read_source
+from mdh_lift.files import Change, is_python, read_source
 from mdh_lift.findings import Finding
 from mdh_lift.splice import (
     Original,
@@ -45,7 +45,7 @@ from mdh_lift.within import Broken, TooLong, each_within
 from tuning import lock as locks
 
 if TYPE_CHECKING:
-    from emit.request import Kernel
+    from emit.gpu_file import GpuPart
     from frontend_py.read import Refused as RefusedFunction
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
@@ -339,6 +339,8 @@ def _freshness(
             headline = f"generated {region.kind} of `{region.name}` was edited"
             advice = "`--force` overwrites the edit, `mdh-lift revert -w` drops it"
             found.append(_about(source, region, "MDH502", headline, advice))
+    faults = beside.faults(source.path, own)
+    found += [Finding(d, source) for d in faults]
     if own and kinds and sorted(r.kind for r in own) != sorted(kinds):
         found.append(_stale(source, own[-1], f"it has {len(own)} of its {len(kinds)} regions"))
     elif any(r.source != current for r in own):
@@ -366,45 +368,63 @@ def _about(source: SourceFile, region: Region, code: str, headline: str, advice:
 # --------------------------------------------------------------------------- splice, revert
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A file's content before and after; equal where there is nothing to do."""
-
-    path: str
-    old: bytes
-    new: bytes
-    findings: tuple[Finding, ...] = ()
-
-
 def revert_file(path: str, names: Sequence[str] | None = None) -> Change:
-    """The file without generated regions (those of the named nests, ``function::label``)."""
+    """The file without generated regions (those of the named nests, ``function::label``).
+
+    Generated files beside it that nothing includes any more go with them.
+    """
     source = read_source(path)
     found = [r for r in regions(source.data) if names is None or r.name in {region_name(n) for n in names}]
     _without_regions(source)
     if not found:
         nothing = Diagnostic("MDH508", "nothing is spliced here", source.path)
         return Change(path, source.data, source.data, (Finding(nothing, source),))
-    return Change(path, source.data, revert(source.data, names))
+    return _change_of(path, source.data, revert(source.data, names))
 
 
-def splice_file(report: FileReport, parts: Sequence[SplicePart], force: bool = False) -> Change:
-    """The file with the parts in place.  Raises ``Refusal`` (MDH502, MDH509, MDH005)."""
+def _change_of(path: str, old: bytes, new: bytes) -> Change:
+    """A change of a source file, with the removal of what only the old text includes."""
+    before, after = (beside.included(regions(data)) for data in (old, new))
+    return Change(path, old, new, removed=tuple(beside.without(path, before.keys() - after.keys())))
+
+
+def splice_file(
+    report: FileReport,
+    parts: Sequence[SplicePart],
+    force: bool = False,
+    gpu_parts: Mapping[str, Sequence[GpuPart]] | None = None,
+) -> Change:
+    """The file with the parts in place.  Raises ``Refusal`` (MDH502, MDH509, MDH005, MDH417, MDH803).
+
+    ``gpu_parts``: by target, what stands in the file beside it; all nests of that file.
+    """
     try:
         new = splice(report.source.data, parts, force)
     except Refusal as refusal:
         raise Refusal(replace(refusal.diagnostic, file=report.source.path)) from None
-    return Change(report.source.path, report.source.data, new)
+    change = _change_of(report.source.path, report.source.data, new)
+    made: list[Change] = []
+    for target, several in (gpu_parts or {}).items():
+        from emit.gpu_file import gpu_file
+        from emit.targets import TARGETS
+
+        name = beside.file_name(report.source.path, target)
+        file = gpu_file(name, several, TARGETS[target])
+        made += beside.files(report.source.path, file, TARGETS[target], force)
+    return replace(change, beside=tuple(made))
 
 
-def splice_part(report: FileReport, nest: LoopNest, kernel: Kernel, after: str = "") -> SplicePart:
+def splice_part(
+    report: FileReport, nest: LoopNest, kernel: str, call: str, after: str = ""
+) -> SplicePart:
     """How a kernel goes into the file; ``after`` are statements that run when it did the nest's work."""
     text = SourceFile(report.source.path, report.bare.data)
     return SplicePart(
         short_name(nest.name),
         nest.function_span.start,
         call_offset(text.data, nest),
-        kernel.text,
-        kernel.call,
+        kernel,
+        call,
         after,
         macros.condition(text, report.command, nest.function_span, nest.span),
         source_hash(text.data, nest, macros.definitions(text, report.command)),

@@ -16,21 +16,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from frontend_c.preprocess import find_compiler
 from lifter.describe import to_json
 from mdh_core.diagnostics import CODES, Code, Refusal, refuse
 from mdh_core.source import SourceFile
+from mdh_lift import beside, pipeline, report_data, report_text
 from mdh_lift import config as configuration
-from mdh_lift import pipeline, report_data, report_text
-from mdh_lift.files import is_python, write_atomic
-from mdh_lift.pipeline import Change, FileReport, NestReport, Options, short_name
+from mdh_lift.files import Change, is_python
+from mdh_lift.pipeline import FileReport, NestReport, Options, short_name
 from mdh_lift.session import Session, Target
-from mdh_lift.splice import SplicePart
 from mdh_lift.version import VERSION
-from tuning.lock import Entry
 
 if TYPE_CHECKING:  # what runs code is imported when it is asked for: `check` starts quickly
+    from emit.gpu_file import GpuPart
     from mdh_lift.improve import Improvement
 
 STDIN = "<stdin>"
@@ -112,19 +112,21 @@ def content_of(
 def apply(session: Session, change: Change, write: bool) -> None:
     """Write a change or print it as a diff; a diff that is not written is a finding (exit status 1)."""
     session.findings += change.findings
-    if change.new == change.old:
-        return
-    if not write:
-        session.diff(change)
-        session.statuses.append(1)
-        session.counts["would change"] += 1
-        return
+    for part in change.all:
+        if not write:
+            session.diff(part)
+            session.statuses.append(1)
+            session.counts["would change"] += 1
+            continue
 
-    def replaced() -> bool:
-        write_atomic(change.path, change.new, change.old)
-        return True
+        def replaced(part: Change = part) -> bool:
+            beside.write(part, change.path)
+            return True
 
-    session.counts["written"] += bool(session.attempt(change.path, replaced))
+        done = session.attempt(part.path, replaced)
+        session.counts["written"] += bool(done)
+        if not done:  # what follows needs it
+            return
 
 
 # --------------------------------------------------------------------------- look
@@ -376,27 +378,52 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
     details: dict[str, dict[str, object]] = {}
     for target, report, own in reports_of(session, paths, only_c=True, **options):
         settings = session.options(target.path, **options)
-        parts: list[SplicePart] = []
-        entries: list[Entry] = []
+        made: list[Improvement] = []
         for nest in own:
             improvement = _improved(session, report, nest, settings, stage)
             if improvement is not None:
                 nest = replace(nest, findings=(*nest.findings, *improvement.findings))
                 details[nest.name] = improvement.as_json()
+                made.append(improvement)
             nests.append(nest)
-            if improvement is not None and improvement.entry is not None:
-                entries.append(improvement.entry)
-            if improvement is not None and improvement.part is not None and stage in ("all", "splice"):
-                parts.append(improvement.part)
+            if improvement is not None and improvement.part is not None:
                 session.settle(nest, "MDH501", "MDH502")
+        entries = [i.entry for i in made if i.entry is not None]
         if entries and (write or stage == "tune"):
             session.attempt(target.path, partial(pipeline.write_lock, settings.lock_path, entries))
+        made = _with_neighbours(session, report, settings, made)
+        parts = [i.part for i in made if i.part is not None]
         if parts:
-            splice_parts = partial(pipeline.splice_file, report, parts, settings.force)
+            gpu_parts: dict[str, list[GpuPart]] = {}
+            for i in made:
+                if i.gpu_part is not None:
+                    gpu_parts.setdefault(i.target, []).append(i.gpu_part)
+            splice_parts = partial(pipeline.splice_file, report, parts, settings.force, gpu_parts)
             change = session.attempt(target.path, splice_parts)
             if change is not None:
                 apply(session, change, write)
     return session.finish(content_of(session, nests, details))
+
+
+def _with_neighbours(
+    session: Session, report: FileReport, settings: Options, made: list[Improvement]
+) -> list[Improvement]:
+    """With the other nests of a file beside the source that is about to be written anew.
+
+    They were accepted before, so their speed is no matter; where one cannot be made again, those that share
+    the file with it are left as they are.
+    """
+    for kind in {i.target for i in made if i.gpu_part is not None}:
+        name = beside.file_name(report.source.path, kind)
+        known = {i.name for i in made}
+        there = [n for n in report.nests if n.name not in known and name in beside.included(n.regions)]
+        tune_for = msgspec.structs.replace(settings.config.tune, target=kind)
+        config = msgspec.structs.replace(settings.config, tune=tune_for)
+        forced = replace(settings, config=config, force=True)
+        again = [_improved(session, report, n, forced, "splice") for n in there]
+        found = [i for i in again if i is not None and i.gpu_part is not None]
+        made = made + found if len(found) == len(there) else [i for i in made if i.target != kind]
+    return made
 
 
 def _improved(
