@@ -11,7 +11,8 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from emit.gpu_render import GpuFile, emit_gpu
+from emit.gpu_file import GpuFile, GpuPart, gpu_file
+from emit.gpu_render import gpu_part
 from emit.request import KernelRequest
 from emit.targets import TARGETS, Target
 from lifter.lift import LiftedNest
@@ -53,7 +54,15 @@ class GpuPlan:
         )
 
     def file(self, point: Point) -> GpuFile:
-        """The file and its header; raises ``Refusal`` where arrays cannot be copied (MDH416)."""
+        """A file for this nest alone; raises as ``part``."""
+        part = self.part(point)
+        return gpu_file(part.name, [part], self.target)
+
+    def part(self, point: Point) -> GpuPart:
+        """For a file with other nests (``gpu_file``).
+
+        Raises ``Refusal`` where arrays cannot be copied (MDH416) or names mean something else (MDH417).
+        """
         nest = self.lifted.nest
         described = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())
         request = KernelRequest(
@@ -73,7 +82,7 @@ class GpuPlan:
             nest.params,
             self.macros,
         )
-        return emit_gpu(request, self.target, MODELS[self.target.name], self.device)
+        return gpu_part(request, self.target, MODELS[self.target.name], self.device)
 
 
 def gpu_plan(

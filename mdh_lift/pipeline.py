@@ -459,7 +459,7 @@ def emitted(
         file = on_gpu.file({**on_gpu.default, **(point or {})})
         after = kernels.after_text(nest.lifted)
         return (
-            f"{file.text.rstrip()}\n\n/* {file.name}.h */\n{file.header.rstrip()}\n\n"
+            f"{file.text.rstrip()}\n\n{file.header.rstrip()}\n\n{file.make.rstrip()}\n\n"
             f"/* in place of the nest */\nif ({file.call}) {{ {after} }}\n"
         )
     kernel = planned.kernel({**planned.default, **(point or {})})
