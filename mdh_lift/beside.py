@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # `check` emits nothing
     from emit.targets import Target
 
 _LAST = re.compile(
-    rb"^(?:/\*|\#) mdh-lift end (?P<name>\S+) source=(?P<source>\S+) sum=(?P<sum>[0-9a-f]{16})(?: \*/)?\s*\Z",
+    rb"^(?:/\*|\#) mdh-lift end (?P<name>\S+) source=(?P<source>\S+) sum=(?P<sum>[0-9a-f]{16})(?: \*/)?[ \t\r]*\n?",
     re.MULTILINE,
 )
 _INCLUDE = re.compile(rb'^#include "(?P<name>\w+_(?P<target>cuda|opencl)_mdh)\.h"\s*$', re.MULTILINE)
@@ -137,7 +137,8 @@ def _sum(body: bytes) -> str:
 
 def _state(data: bytes) -> str:
     m = _LAST.search(data)
-    return "fresh" if m is not None and m["sum"].decode() == _sum(data[: m.start()]) else "edited"
+    intact = m is not None and m.end() == len(data) and m["sum"].decode() == _sum(data[: m.start()])
+    return "fresh" if intact else "edited"
 
 
 def _origin(data: bytes) -> str:

@@ -13,8 +13,10 @@ import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from emit.gpu_render import GpuFile, emit_gpu
+from emit.gpu_file import GpuFile, GpuPart, gpu_file
+from emit.gpu_render import gpu_part
 from emit.request import KernelRequest
 from emit.targets import TARGETS, Target
 from lifter.lift import LiftedNest
@@ -42,6 +44,15 @@ class GpuPlan:
     sizes: tuple[dict[str, int], ...]
     lines: str = ""
     macros: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """Of the host function, which other files see: with the name of the source file, as functions of
+        several files may have one name."""
+        nest = self.lifted.nest
+        stem = Path(self.lines.rpartition(":")[0]).stem
+        function = nest.function if stem in ("", nest.function) else f"{stem}_{nest.function}"
+        return kernels.kernel_name(function, nest.label)
 
     @property
     def default(self) -> Point:
@@ -97,14 +108,19 @@ class GpuPlan:
         return "\n".join(kernels.outline(self.lifted.program, kernels.expression))
 
     def file(self, point: Point, described: bool = True) -> GpuFile:
-        """The file and its header; raises ``Refusal`` where arrays cannot be copied (MDH416).
+        """A file for this nest alone; raises as ``part``."""
+        part = self.part(point, described)
+        return gpu_file(part.name, [part], self.target)
 
-        ``described``: the header comment names the configuration.
+    def part(self, point: Point, described: bool = True) -> GpuPart:
+        """For a file with other nests (``gpu_file``); ``described``: its comment names the configuration.
+
+        Raises ``Refusal`` where arrays cannot be copied (MDH416) or names mean something else (MDH417).
         """
         nest = self.lifted.nest
         configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())
         request = KernelRequest(
-            kernels.kernel_name(nest.function, nest.label),
+            self.name,
             f"{nest.function}::{nest.label}",
             self.lifted.program,
             self.configurations(point),
@@ -120,7 +136,7 @@ class GpuPlan:
             nest.params,
             self.macros,
         )
-        return emit_gpu(request, self.target, MODELS[self.target.name], self.device)
+        return gpu_part(request, self.target, MODELS[self.target.name], self.device)
 
 
 def gpu_plan(

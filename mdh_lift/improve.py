@@ -16,9 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
-from emit.gpu_file import GpuPart
-
 from certify.obligations import Certificate
+from emit.gpu_file import GpuPart
 from frontend_c.preprocess import CompileCommand, find_compiler
 from lowering.lower import lower
 from lowering.machine import SystemModel, this_machine

@@ -99,7 +99,7 @@ class NestReport:
         """ "" (nothing spliced), "fresh", "stale" or "edited"."""
         if not self.regions:
             return ""
-        if any(r.state == "edited" for r in self.regions):
+        if any(f.diagnostic.code == "MDH502" for f in self.findings):
             return "edited"
         return "stale" if any(f.diagnostic.code == "MDH501" for f in self.findings) else "fresh"
 
@@ -487,7 +487,7 @@ def emitted(
         file = on_gpu.file({**on_gpu.default, **(point or {})})
         after = kernels.after_text(nest.lifted)
         return (
-            f"{file.text.rstrip()}\n\n/* {file.name}.h */\n{file.header.rstrip()}\n\n"
+            f"{file.text.rstrip()}\n\n{file.header.rstrip()}\n\n{file.make.rstrip()}\n\n"
             f"/* in place of the nest */\nif ({file.call}) {{ {after} }}\n"
         )
     kernel = planned.kernel({**planned.default, **(point or {})})
