@@ -22,11 +22,11 @@ from mdh_lift.splice import Region
 
 if TYPE_CHECKING:  # `check` emits nothing
     from emit.gpu_file import GpuFile
-
     from emit.targets import Target
 
 _LAST = re.compile(
-    rb"^(?:/\*|\#) mdh-lift end (?P<name>\S+) source=(?P<source>\S+) sum=(?P<sum>[0-9a-f]{16})(?: \*/)?[ \t\r]*\n?",
+    rb"^(?:/\*|\#) mdh-lift end (?P<name>\S+) source=(?P<source>\S+) sum=(?P<sum>[0-9a-f]{16})(?: \*/)?"
+    rb"[ \t\r]*\n?",
     re.MULTILINE,
 )
 _INCLUDE = re.compile(rb'^#include "(?P<name>\w+_(?P<target>cuda|opencl)_mdh)\.h"\s*$', re.MULTILINE)

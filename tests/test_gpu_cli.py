@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -125,3 +127,112 @@ def test_target_of_the_nest(tmp_path: Path) -> None:
     (tmp_path / "mdh-lift.toml").write_text("[tune]\ntarget = 'fpga'\n")
     unknown = _mdh_lift(tmp_path, "emit", "f.c")
     assert unknown.returncode == 2 and "none of openmp, cuda, opencl" in unknown.stderr
+
+
+TWO = """\
+#include <stdio.h>
+#include <stdlib.h>
+
+static float a[300][200], s[300], t[200];
+
+static void rows(int n, int m)
+{
+    /* sums of squares */
+#pragma mdh sizes(n=300, m=200)
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < m; k++)
+            s[i] += a[i][k] * a[i][k];
+}
+
+void columns(int n, int m)
+{
+#pragma mdh sizes(n=300, m=200)
+    for (int k = 0; k < m; k++)
+        for (int i = 0; i < n; i++)
+            t[k] += a[i][k];
+}
+
+int main(void)
+{
+    for (int i = 0; i < 300; i++)
+        for (int k = 0; k < 200; k++)
+            a[i][k] = i % 7 - k % 5;
+    rows(300, 200);
+    columns(300, 200);
+    for (int i = 0; i < 300; i++)
+        printf("%g ", s[i]);
+    for (int k = 0; k < 200; k++)
+        printf("%g ", t[k]);
+    return 0;
+}
+"""
+
+
+def _made(directory: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=directory, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+@needs_opencl
+def test_spliced_file_runs_on_the_device_and_without(tmp_path: Path) -> None:
+    """Two nests share one generated file, which the user's Makefile builds; the original is the fallback."""
+    path = _file(tmp_path, TWO, "two.c")
+    bare = path.read_bytes()
+    assert _made(tmp_path, "gcc", "-w", "two.c", "-o", "plain").returncode == 0
+    expected = _made(tmp_path, "./plain").stdout
+    printed = _gpu(tmp_path, "splice", "--target", "opencl", "--force", "two.c")
+    assert printed.returncode == 1 and "+++ b/two_opencl_mdh.c" in printed.stdout
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["plain", "two.c"], "a diff writes nothing"
+    done = _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "two.c")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "Makefile").write_text(
+        "two: two.o\n\ninclude two_opencl_mdh.mk\n\ntwo: $(two_opencl_mdh_OBJECT)\n"
+        "\t$(CC) $^ -o $@ $(two_opencl_mdh_LIBS)\n"
+        "two.o: CFLAGS = -O2 -Wall -Wextra -Wno-unknown-pragmas -Werror\n"
+    )
+    assert _made(tmp_path, "make", "two").returncode == 0
+    on_device = _made(tmp_path, "./two")
+    assert on_device.stdout == expected and on_device.stderr == ""
+    without = _made(tmp_path, "./two", MDH_OPENCL_DEVICE="99")
+    assert without.stdout == expected
+    assert without.stderr.count("the original runs instead") == 1, "stated once"
+    off = _made(tmp_path, "gcc", "-w", "-DMDH_LIFT_OFF", "two.c", "-o", "off")
+    assert off.returncode == 0 and _made(tmp_path, "./off").stdout == expected
+    assert "2 spliced" in _gpu(tmp_path, "check", "two.c").stderr
+    again = _gpu(tmp_path, "splice", "--target", "opencl", "--force", "two.c::rows")
+    assert again.returncode == 0 and "---" not in again.stdout, "splicing twice, or a part, is the same as once"
+    reverted = _gpu(tmp_path, "revert", "-w", "two.c")
+    assert reverted.returncode == 0 and path.read_bytes() == bare
+    assert not list(tmp_path.glob("two_opencl_mdh.[chm]*"))
+
+
+@needs_opencl
+def test_generated_files_are_watched(tmp_path: Path) -> None:
+    path = _file(tmp_path, SUM)
+    assert _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "f.c").returncode == 0
+    spliced = path.read_bytes()
+    header = tmp_path / "f_opencl_mdh.h"
+    made = header.read_bytes()
+    header.write_bytes(made + b"/* mine */\n")
+    edited = _gpu(tmp_path, "check", "f.c")
+    assert edited.returncode == 1 and "`f_opencl_mdh.h` was edited" in edited.stdout + edited.stderr
+    refused = _gpu(tmp_path, "splice", "--target", "opencl", "-w", "f.c")
+    assert refused.returncode == 1 and header.read_bytes() == made + b"/* mine */\n"
+    assert _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "f.c").returncode == 0
+    assert header.read_bytes() == made and path.read_bytes() == spliced
+    (tmp_path / "f_opencl_mdh.c").unlink()
+    stale = _gpu(tmp_path, "status", "f.c")
+    assert stale.returncode == 1 and "stale" in stale.stdout
+
+
+@needs_opencl
+def test_file_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
+    path = _file(tmp_path, SUM)
+    bare = path.read_bytes()
+    _file(tmp_path, "/* mine */\n", "f_opencl_mdh.h")
+    done = _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "f.c")
+    assert done.returncode == 2 and "error[MDH803]" in done.stderr
+    assert path.read_bytes() == bare and (tmp_path / "f_opencl_mdh.h").read_text() == "/* mine */\n"
+    assert not (tmp_path / "f_opencl_mdh.c").exists()
