@@ -74,7 +74,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH407", "error", "clause given twice", "Each clause except sizes, assume and noalias may appear once."),
     ("MDH408", "error", "declared buffers differ from the nest's", "`out` and `inp` must name exactly the buffers that the nest writes and reads."),
     ("MDH409", "error", "unknown name in a clause", "A clause names an iterator, size or buffer that the nest does not have."),
-    ("MDH411", "error", "target is not available", "This version emits OpenMP. A nest whose `target` clause names only others is checked and shown, not emitted."),
+    ("MDH411", "error", "target is not available", "The target that was asked for, with `--target` or `tune.target` in the configuration, is not in the nest's `target` clause."),
     ("MDH410", "error", "combine function is not associative or not commutative", "Random values showed that the declared combine function does not obey the law that the directive promises."),
     ("MDH412", "error", "loop is claimed to be parallel but is not", "An OpenMP or OpenACC directive, read with `--accept`, says that the iterations of a loop are independent; the analysis finds that one needs what another computes, or that all of them write the same variable."),
     ("MDH413", "error", "clause of a directive contradicts the loop", "A `reduction` or `collapse` clause of an OpenMP or OpenACC directive is missing or differs from what the loops do."),
@@ -103,6 +103,8 @@ CODES: dict[str, Code] = _rows(
     ("MDH802", "error", "compiler cannot build the original", "The unmodified file does not compile with the given command, so nothing can be compared.", 4),
     ("MDH803", "error", "file cannot be written", "The file or its directory may not be written; it was left as it was.", 2),
     ("MDH804", "error", "nest cannot be run by itself", "The verification harness could not build inputs for this nest, so nothing can be verified and nothing is spliced."),
+    ("MDH805", "error", "no compiler for the target", "Files for CUDA are compiled by nvcc, or by what the environment variable CUDACXX names; files for OpenCL need its headers and its loader.", 4),
+    ("MDH806", "error", "no device for the target", "The emitted code can be printed (`emit`), but neither run nor compared here, so nothing is tuned, verified or spliced. For OpenCL, MDH_OPENCL_DEVICE is the number of the device, 0 if it is not set.", 4),
     # 9xx internal
     ("MDH901", "error", "internal error", "mdh-lift has a bug. The nest was left alone.", 101),
 )  # fmt: skip

@@ -96,6 +96,19 @@ enum cudaMemcpyKind {
     cudaMemcpyDefault = 4
 };
 
+enum cudaMemoryType {
+    cudaMemoryTypeUnregistered = 0,
+    cudaMemoryTypeHost = 1,
+    cudaMemoryTypeDevice = 2,
+    cudaMemoryTypeManaged = 3
+};
+
+struct cudaPointerAttributes {
+    cudaMemoryType type;
+    int device;
+    void *devicePointer, *hostPointer;
+};
+
 enum cudaDeviceAttr {
     cudaDevAttrMaxThreadsPerBlock = 1,
     cudaDevAttrMaxBlockDimX = 2,
@@ -1364,6 +1377,16 @@ inline cudaError_t cudaMemcpyAsync(void *to, const void *from, std::size_t size,
                                    cudaStream_t = nullptr)
 {
     return mdh::machine.copy(to, from, size, kind);
+}
+
+/* Memory that cudaMallocHost made is not told from other memory of the host. */
+inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *pointer)
+{
+    if (mdh::machine.find(static_cast<const char *>(pointer), 1))
+        *attributes = {cudaMemoryTypeDevice, mdh::machine.device, const_cast<void *>(pointer), nullptr};
+    else
+        *attributes = {cudaMemoryTypeUnregistered, -1, nullptr, nullptr};
+    return mdh::machine.result(true);
 }
 
 inline cudaError_t cudaMemset(void *to, int value, std::size_t size)

@@ -11,11 +11,18 @@ Host code stays as it is but for launches.  The text is the regular one of our e
 and would run unchecked (several pointers in one declaration, pointers to pointers, shared matrices, device
 variables) raises ``ValueError``; the rest does not compile.  Unchecked are only pointers in structs and what
 macros hide.  Lines keep their numbers, since reports name them.
+
+``python -m tuning.cuda_on_cpu [nvcc's options] -c FILE.cu -o OBJECT`` stands in for nvcc where there is no
+GPU: ``CUDACXX='python -m tuning.cuda_on_cpu' mdh-lift verify --target cuda f.c``.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -316,3 +323,27 @@ def _launches(code: list[_Token], bounds: dict[str, str]) -> None:
             _replace(code, first, end + 1, made + (f", {arguments})" if arguments.strip() else ")"))
             k = first
         k -= 1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compile one file; the exit status of the C++ compiler, 2 for text that is not understood."""
+    parser = argparse.ArgumentParser(prog="python -m tuning.cuda_on_cpu")
+    parser.add_argument("--version", action="version", version="CUDA on the CPU, release 1")
+    parser.add_argument("-c", dest="source", metavar="FILE", required=True)
+    parser.add_argument("-o", dest="output", metavar="OBJECT", required=True)
+    given, others = parser.parse_known_args(arguments)
+    kept = [x for x in others if x.startswith(("-D", "-I", "-fPIC"))]
+    kept += ["-ffp-contract=off"] if "-fmad=false" in others else []
+    try:
+        text = translated(Path(given.source).read_text())
+    except (OSError, ValueError) as error:
+        print(f"{given.source}: error: {error}", file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="mdh-lift-") as directory:
+        source = Path(directory, "translated.cpp")
+        source.write_text(text)
+        return subprocess.run(command("g++", source, given.output, "-c", *kept), check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
