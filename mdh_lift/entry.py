@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from emit.c_text import Printer, c_type
 from emit.request import Kernel
+from emit.targets import OPENMP
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lowering.machine import this_machine
@@ -36,18 +37,26 @@ ENTRY = "mdh_entry"
 
 @dataclass(frozen=True)
 class Slot:
-    """One pointer of the entry's argument."""
+    """One pointer of the entry's argument.
 
-    role: str  # "param" | "buffer" | "scalar"
+    ``of``: the array and its dimension of which an "extent" is the length.
+    """
+
+    role: str  # "param" | "buffer" | "scalar" | "extent"
     name: str
     type: Type
+    of: tuple[str, int] = ("", 0)
 
 
 @dataclass(frozen=True)
 class Program:
+    """``text``: the C file with the entry; ``device``: that of the GPU kernels that it calls, or empty."""
+
     text: str
     slots: tuple[Slot, ...]
     exact: bool  # no reduction is computed in another order
+    target: str = OPENMP
+    device: str = ""
 
 
 def prepared(nest: LoopNest, apart: bool = False) -> LoopNest:
@@ -72,15 +81,30 @@ def program(found: LiftedNest, params: dict[str, int]) -> Program:
 
 def around(found: LiftedNest, kernel: Kernel, entry: str = ENTRY) -> Program:
     """The file that a kernel stands in; ``entry``: the name of the function that takes pointers."""
-    nest = found.nest
-    slots = (
+    nest, slots = found.nest, _slots(found.nest)
+    lines = [*_records(nest), *_functions(nest.functions), kernel.text, *_entry(entry, kernel.call, slots)]
+    return Program("\n".join(lines) + "\n", slots, _exact(found))
+
+
+def beside(
+    found: LiftedNest, header: str, call: str, extents: Sequence[Slot], entry: str = ENTRY
+) -> Program:
+    """The C file that calls a nest's function for a GPU; ``extents``: what that is told, too."""
+    slots = (*_slots(found.nest), *extents)
+    lines = [*_records(found.nest), header.rstrip(), "", *_entry(entry, call, slots)]
+    return Program("\n".join(lines) + "\n", slots, _exact(found))
+
+
+def _slots(nest: LoopNest) -> tuple[Slot, ...]:
+    return (
         *(Slot("param", p.name, p.type) for p in nest.params),
         *(Slot("buffer", b.name, b.type) for b in nest.buffers),
         *(Slot("scalar", s.name, s.type) for s in nest.scalars),
     )
-    lines = [*_records(nest), *_functions(nest.functions), kernel.text, *_entry(entry, kernel.call, slots)]
-    exact = all(op.function is None or op.function.exact for p in found.programs for op in p.hom.combine)
-    return Program("\n".join(lines) + "\n", slots, exact)
+
+
+def _exact(found: LiftedNest) -> bool:
+    return all(op.function is None or op.function.exact for p in found.programs for op in p.hom.combine)
 
 
 def size_names(steps: Sequence[Step]) -> set[str]:

@@ -1,7 +1,7 @@
-"""From the C file of a kernel to a library that was verified: compile, check in another process, load.
+"""From the files of a kernel to a library that was verified: compile, check in another process, load.
 
-The cache holds, per hash of text, compiler and flags, the library and the mark that it was verified; it
-belongs to the user alone.  No kernel runs in this process before a child has compared it with Python.
+The cache holds, per hash of text, compiler, flags and device, the library and the mark that it was verified;
+it belongs to the user alone.  No kernel runs in this process before a child has compared it with Python.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ from typing import Any
 
 import platformdirs
 
+from emit.targets import OPENMP
 from mdh_core.diagnostics import refuse
 from mdh_lift.entry import ENTRY, Program
+from tuning.devices import Accelerator, accelerator
 
 CHECK_SECONDS = 60
 COMPILE_SECONDS = 120
-_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared", "-fwrapv", "-w")
+_LIBRARY = ("-fPIC", "-shared", "-fwrapv", "-w")
+_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fopenmp", *_LIBRARY)
+_DEVICE_MEMORY = Path(__file__).with_name("device_memory.cu")
 
 
 @dataclass(frozen=True)
@@ -58,18 +62,50 @@ def compiler() -> str:
     raise refuse("MDH801", "no C compiler was found", help="install gcc or clang, or set the variable `CC`")
 
 
-def library(program: Program, fp: str, cases: Callable[[], Sequence[Case]]) -> Path:
-    """The verified library of a program; raises ``Rejected`` where it cannot be had."""
+@dataclass(frozen=True, slots=True)
+class _Tools:
+    """How the files of a program become a library, and all that its text does not say of the result."""
+
+    cc: str
+    flags: tuple[str, ...]
+    link: tuple[str, ...] = ("-lm",)
+    accelerator: Accelerator | None = None  # for the file of a GPU
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """A library that was made and verified with the same is the same."""
+        a = self.accelerator
+        if a is None:
+            return (self.cc, _version(self.cc), *self.flags)
+        seen = (f"{n}={v}" for n, v in sorted(a.environment().items()))
+        return (self.cc, _version(self.cc), *self.flags, *a.compile, *a.link, a.version, a.device, *seen)
+
+
+def _tools(program: Program, fp: str) -> _Tools:
+    """Raises ``Refusal`` MDH801, MDH805, MDH806 where a compiler or a device is missing."""
     cc = compiler()
-    contract = "fast" if fp == "fast" and not program.exact else "off"
-    flags = (*_FLAGS, f"-ffp-contract={contract}")
-    key = hashlib.sha256("\0".join([program.text, cc, _version(cc), *flags]).encode()).hexdigest()[:32]
+    if program.target == OPENMP:
+        contract = "fast" if fp == "fast" and not program.exact else "off"
+        return _Tools(cc, (*_FLAGS, f"-ffp-contract={contract}"))
+    found = accelerator(program.target, (cc,), exact=fp == "exact")
+    return _Tools(cc, ("-std=gnu11", "-O2", *_LIBRARY), (*found.link, "-lm"), found)
+
+
+def library(program: Program, fp: str, cases: Callable[[], Sequence[Case]]) -> Path:
+    """The verified library of a program.
+
+    Raises ``Rejected`` where it cannot be had, ``Refusal`` (MDH801, MDH805, MDH806) where this machine lacks
+    what the target needs.
+    """
+    tools = _tools(program, fp)
+    texts = (program.text, *((program.device, _beside(program)) if program.device else ()))
+    key = hashlib.sha256("\0".join([*texts, *tools.identity]).encode()).hexdigest()[:32]
     directory = cache_directory()
     target, mark = directory / f"{key}.so", directory / f"{key}.verified"
     if target.exists() and mark.exists():
         return target
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
-        built = _compile(cc, flags, program.text, Path(scratch))
+        built = _compile(tools, program, Path(scratch))
         _check(built, program, cases(), Path(scratch))
         built.replace(target)
         mark.touch(mode=0o600)
@@ -81,20 +117,36 @@ def _version(cc: str) -> str:
     return f"{stat.st_size} {stat.st_mtime_ns}"
 
 
-def _compile(cc: str, flags: Sequence[str], text: str, scratch: Path) -> Path:
+def _beside(program: Program) -> str:
+    """What is compiled behind the kernels: questions about arrays in device memory."""
+    return _DEVICE_MEMORY.read_text(encoding="utf-8") if program.target == "cuda" else ""
+
+
+def _compile(tools: _Tools, program: Program, scratch: Path) -> Path:
     source, built = scratch / "kernel.c", scratch / "kernel.so"
-    source.write_text(text, encoding="utf-8")
+    source.write_text(program.text, encoding="utf-8")
+    objects: list[str] = []
+    if tools.accelerator is not None:
+        device, made = scratch / f"device{tools.accelerator.suffix}", scratch / "device.o"
+        device.write_text(f"{program.device}\n{_beside(program)}", encoding="utf-8")
+        through = ("-Xcompiler",) if program.target == "cuda" else ()
+        command = [*tools.accelerator.compile, *through, "-fPIC", "-w", "-c", str(device), "-o", str(made)]
+        _run_compiler(command)
+        objects.append(str(made))
+    _run_compiler([tools.cc, *tools.flags, str(source), *objects, "-o", str(built), *tools.link])
+    return built
+
+
+def _run_compiler(command: Sequence[str]) -> None:
     try:
         done = subprocess.run(
-            [cc, *flags, str(source), "-o", str(built), "-lm"],
-            capture_output=True, text=True, timeout=COMPILE_SECONDS, check=False,
-        )  # fmt: skip
+            command, capture_output=True, text=True, errors="replace", timeout=COMPILE_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
         raise Rejected("the compiler took too long") from None
     if done.returncode:
         line = next((x for x in done.stderr.splitlines() if "error" in x), done.stderr[:200])
         raise Rejected(f"the kernel does not compile: {line}")
-    return built
 
 
 def _check(built: Path, program: Program, cases: Sequence[Case], scratch: Path) -> None:
@@ -109,9 +161,9 @@ def _check(built: Path, program: Program, cases: Sequence[Case], scratch: Path) 
     environment["PYTHONPATH"] = path
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "mdh_lift.python.check", str(built), str(request)],
-            capture_output=True, text=True, timeout=CHECK_SECONDS, check=False, env=environment,
-            start_new_session=True,
+            [sys.executable, "-m", "mdh_lift.python.check", str(built), str(request), program.target],
+            capture_output=True, text=True, timeout=CHECK_SECONDS * (1 if program.target == OPENMP else 5),
+            check=False, env=environment, start_new_session=True,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise Rejected("the kernel took too long on small inputs") from None
@@ -122,9 +174,14 @@ def _check(built: Path, program: Program, cases: Sequence[Case], scratch: Path) 
         raise Rejected(text)
 
 
-def load(path: Path) -> Callable[[Any], int]:
-    """The entry of a verified library."""
-    entry = getattr(ctypes.CDLL(str(path)), ENTRY)
+def load(path: Path) -> ctypes.CDLL:
+    """A verified library; its entry is ``entry_of``."""
+    return ctypes.CDLL(str(path))
+
+
+def entry_of(library: ctypes.CDLL) -> Callable[[Any], int]:
+    """The function that takes pointers: 1 when it did the work, 0 when it declined."""
+    entry = getattr(library, ENTRY)
     entry.argtypes = [ctypes.POINTER(ctypes.c_void_p)]
     entry.restype = ctypes.c_int
     return entry  # type: ignore[no-any-return]

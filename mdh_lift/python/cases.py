@@ -163,6 +163,8 @@ def _case(
     for s in slots:
         if s.role == "buffer":
             inputs[s.name] = _array(shapes[s.name], s.type, rng, number)
+        elif s.role == "extent":
+            inputs[s.name] = cell(shapes[s.of[0]][s.of[1]], s.type)
         elif s.name in params:
             inputs[s.name] = cell(params[s.name], s.type)
         else:
@@ -196,7 +198,7 @@ def _by_python(
         source = read.variables.get(s.name, s.name)
         if s.role == "buffer":
             arguments[source] = copies[s.name]
-        elif s.name not in read.derived:
+        elif s.role != "extent" and s.name not in read.derived:
             value = copies[s.name][()]
             if isinstance(s.type, RecordType):
                 value = np.void(value.item(), dtype_of(s.type))
@@ -274,6 +276,8 @@ def interpreted_cases(read: FunctionRead, lifted: LiftedNest, slots: tuple[Slot,
         for s in slots:
             if s.role == "buffer":
                 inputs[s.name] = _array(shapes[s.name], s.type, rng, number)
+            elif s.role == "extent":
+                inputs[s.name] = cell(shapes[s.of[0]][s.of[1]], s.type)
             elif s.name in params:
                 inputs[s.name] = cell(params[s.name], s.type)
             else:

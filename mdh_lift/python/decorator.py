@@ -11,42 +11,45 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import itertools
 import os
 import sys
 import threading
 import types
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
+from emit.targets import OPENMP
 from frontend_py.annotations import kind_of, kind_of_text
 from frontend_py.directives import Found
 from frontend_py.factory import assigns_in_reduction, combined
 from frontend_py.files import PythonFile
 from frontend_py.flow import assigned_in, flow, names_in
-from frontend_py.kinds import Array, Kind, Scalar, numpy_name
+from frontend_py.kinds import Array, Kind, Scalar
 from frontend_py.nest import parts
 from frontend_py.read import FunctionRead, Refused, read_function
 from frontend_py.scopes import LocalScope
 from lifter.annotations import Directive, parse_directive
-from lifter.lift import LiftedNest, lift
+from lifter.lift import lift
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_core.evaluate import EvaluationError
-from mdh_core.expr import Assign, RecordType, ScalarType
+from mdh_core.expr import INT64, Assign, ScalarType
 from mdh_core.source import SourceFile
-from mdh_lift import entry
+from mdh_lift import entry, gpu_entry
 from mdh_lift.python import build
+from mdh_lift.python.arguments import apart, check_array, check_layout, check_shapes, described, number
 from mdh_lift.python.bounds import leaves_arrays
 from mdh_lift.python.call import cell, dtype_of, pointers
 from mdh_lift.python.cases import cases, derived_values, interpreted_cases
 from mdh_lift.python.clauses import BufferType, Clause, clause_of_keyword
+from mdh_lift.python.device_arrays import Held, extremes, held, in_device_memory, ready
 from mdh_lift.python.expression import Built, Expression, interpreted, is_expression
 from mdh_lift.python.expression import build as build_expression
+from mdh_lift.python.made import Made, Specialization
 from mdh_lift.python.scope import (
     NoSource,
     Records,
@@ -59,44 +62,12 @@ from mdh_lift.python.scope import (
 from mdh_lift.python.splicing import loops_alone, with_call
 
 MOST_KERNELS = 8  # of one specialization; every kernel is right for every size
+_MISSING = ("MDH801", "MDH805", "MDH806")  # what this machine lacks
 _MOST_KEPT = 1 << 24  # bytes of inputs that are kept for the next kernel
 
 
 class MdhWarning(UserWarning):
     """A decorated function runs as plain Python, or means something else than plain Python."""
-
-
-@dataclass(eq=False)
-class Made:
-    """A kernel of one size class."""
-
-    entry: Callable[[Any], int]
-
-
-@dataclass(eq=False)
-class Specialization:
-    """What is known for one combination of kinds: the nest and its kernels, or why there are none."""
-
-    read: FunctionRead | None
-    lifted: LiftedNest | None
-    scope: RuntimeScope
-    why: str = ""
-    combines: bool = False  # the MDH project's meaning of `=`: the loops in Python mean something else
-    made: dict[tuple[int, ...], Made | None] = field(default_factory=dict)
-    inside: dict[tuple[Any, ...], str] = field(default_factory=dict)  # sizes -> why a subscript may leave
-    cases: list[build.Case] | None = None  # what every kernel is verified with
-
-    @functools.cached_property
-    def sizes(self) -> frozenset[str]:
-        """Parameters that say how much there is to do."""
-        assert self.lifted is not None
-        return frozenset(entry.size_names(self.lifted.program))
-
-    @functools.cached_property
-    def written(self) -> frozenset[str]:
-        assert self.lifted is not None
-        stores = {s.buffer for p in self.lifted.programs for s in p.out.stores}
-        return frozenset(stores | entry.written(self.lifted.nest.body))
 
 
 class MdhFunction:
@@ -145,33 +116,12 @@ class MdhFunction:
                 continue
             value = bound.arguments[name]
             if isinstance(kind, Array):
-                self._check_array(name, value, kind)
+                seen = self._held({name: value}).get(name)
+                value = value if seen is None else seen.view
+                check_array(self._where(name), name, value, kind, self._records)
             elif name in self._converts:
-                bound.arguments[name] = _number(name, value, self._converts[name])
+                bound.arguments[name] = number(name, value, self._converts[name])
         return bound.args, bound.kwargs
-
-    def _check_array(self, name: str, value: object, kind: Array) -> None:
-        if not isinstance(value, np.ndarray):
-            raise TypeError(f"{self._where(name)} is a {type(value).__name__}, not a NumPy array")
-        t = type_of(value.dtype, self._records)
-        if t != kind.element:
-            if (
-                isinstance(t, RecordType)
-                and isinstance(kind.element, RecordType)
-                and t.fields == kind.element.fields
-            ):
-                return
-            wanted = numpy_name(kind.element)
-            raise TypeError(
-                f"{self._where(name)} has dtype {value.dtype}, declared {wanted}; "
-                f"pass `{name}.astype({wanted!r})`"
-                if not isinstance(kind.element, RecordType)
-                else f"{self._where(name)} has dtype {value.dtype}, declared {wanted}"
-            )
-        if kind.extents is not None and value.ndim != len(kind.extents):
-            raise ValueError(
-                f"{self._where(name)} has {value.ndim} dimensions, declared with {len(kind.extents)}"
-            )
 
     def _where(self, name: str) -> str:
         return f"{self.original.__name__}(): argument `{name}`"
@@ -194,6 +144,7 @@ class MdhFunction:
         self._declare(scope)
         self._results = tuple(sorted(assigned_in(whole.loops) & set(flow(whole.after).exposed)))
         self._whole = whole
+        self._used = names_in(whole.loops)
         return with_call(self.original, whole, self._nest, self._results)
 
     def _plain(self, why: str) -> Callable[..., Any]:
@@ -201,10 +152,14 @@ class MdhFunction:
         return self.original
 
     def _warn(self, why: str) -> None:
-        if why not in self.warned:
-            self.warned.add(why)
-            how = "runs in the interpreter" if self._expression else "runs as plain Python"
-            warnings.warn(f"`{self.original.__name__}` {how}: {why}", MdhWarning, stacklevel=_outside())
+        how = "runs in the interpreter" if self._expression else "runs as plain Python"
+        self._tell(f"{how}: {why}")
+
+    def _tell(self, what: str) -> None:
+        """A warning, once."""
+        if what not in self.warned:
+            self.warned.add(what)
+            warnings.warn(f"`{self.original.__name__}` {what}", MdhWarning, stacklevel=_outside())
 
     def _scope(self) -> RuntimeScope:
         assert self._file is not None
@@ -248,16 +203,29 @@ class MdhFunction:
 
     def _nest(self, variables: dict[str, Any]) -> tuple[Any, ...] | None:
         """Runs the kernel on the variables before the loops; None where the loops shall run themselves."""
-        apart = _apart([v for v in variables.values() if isinstance(v, np.ndarray)])
-        key = (apart, *((n, sort_of_value(v)) for n, v in variables.items()))
+        held = self._held({n: v for n, v in variables.items() if n in self._used})
+        variables = variables | {n: h.view for n, h in held.items()}
+        disjoint = apart([v for v in variables.values() if isinstance(v, np.ndarray)])
+        key = (disjoint, *((n, sort_of_value(v)) for n, v in variables.items()))
         with self.lock:
             found = self.specializations.get(key)
             if found is None or not found.scope.unchanged():
-                found = self.specializations[key] = self._specialize(variables, apart)
+                found = self.specializations[key] = self._specialize(variables, disjoint)
         if found.read is None or found.lifted is None:
             self._warn(found.why)
             return None
-        return self._run(found, variables)
+        return self._run(found, variables, held)
+
+    def _held(self, variables: Mapping[str, object]) -> dict[str, Held]:
+        """The arrays in device memory, where kernels may take them."""
+        if "cuda" not in self.targets:
+            return {}
+        return {n: held(v, self._where(n)) for n, v in variables.items() if in_device_memory(v)}
+
+    @functools.cached_property
+    def targets(self) -> tuple[str, ...]:
+        """What to make kernels for; the first that works here is used."""
+        return self.directive()[0].targets or (OPENMP,)
 
     def _specialize(self, variables: Mapping[str, object], apart: bool) -> Specialization:
         """``apart``: the arrays of the call share no memory."""
@@ -271,12 +239,10 @@ class MdhFunction:
         given = {n: k for n, k in known.items() if k is not None}
         read = read_function(self._file, scope, found, given)
         if isinstance(read, Refused):
-            used = names_in(self._whole.loops)
-            odd = [n for n, k in known.items() if k is None and n in used and not callable(variables[n])]
+            unknown = [n for n, k in known.items() if k is None and n in self._used]
+            odd = [n for n in unknown if not callable(variables[n])]
             if odd and read.diagnostics[0].code == "MDH212":
-                is_ = _described(variables[odd[0]])
-                why = f"`{odd[0]}` is {is_}, not a NumPy array or a number that C has"
-                return Specialization(None, None, scope, why)
+                return Specialization(None, None, scope, f"`{odd[0]}` is {described(variables[odd[0]])}")
             return Specialization(None, None, scope, self._told(read.diagnostics))
         if self._factory and (store := assigns_in_reduction(read.nest)) is not None:
             return self._factory_specialization(read, store, scope, apart)
@@ -315,12 +281,15 @@ class MdhFunction:
 
     # ------------------------------------------------------------------ running
 
-    def _run(self, found: Specialization, variables: dict[str, Any]) -> tuple[Any, ...] | None:
+    def _run(
+        self, found: Specialization, variables: Mapping[str, Any], held: Mapping[str, Held]
+    ) -> tuple[Any, ...] | None:
+        """``variables``: with the views of arrays in device memory, which ``held`` has."""
         read, lifted = found.read, found.lifted
         assert read is not None and lifted is not None
         nest = lifted.nest
         arrays = {b.name: variables[read.variables[b.name]] for b in nest.buffers}
-        self._check_layout(found, arrays)
+        check_layout(read, found.written, arrays, self._where)
         shapes = {name: a.shape for name, a in arrays.items()}
         sources = {read.variables[name]: shape for name, shape in shapes.items()}
         ints: dict[str, int] = {}
@@ -332,14 +301,14 @@ class MdhFunction:
         except (EvaluationError, ZeroDivisionError):
             return None
         ints |= derived
-        self._check_shapes(found, arrays, ints)
-        if not self._stays_inside(found, ints, shapes, arrays):
+        check_shapes(read, arrays, ints, self._where)
+        if not self._stays_inside(found, ints, shapes, arrays, held):
             if found.combines:
                 raise IndexError(f"{self.original.__name__}(): {self.problem}")
             return None
-        made = self._kernel(found, ints)
+        made = self._kernel(found, ints, bool(held))
         if made is None:
-            return self._otherwise(found, ints, arrays)
+            return self._otherwise(found, ints, arrays, held)
         values: list[np.ndarray[Any, Any]] = []
         scalars: dict[str, np.ndarray[Any, Any]] = {}
         for p in nest.params:
@@ -349,17 +318,26 @@ class MdhFunction:
         for s in nest.scalars:
             scalars[s.name] = cell(variables.get(read.variables[s.name]), s.type)
             values.append(scalars[s.name])
+        values += [cell(arrays[name].shape[k], INT64) for name, k in made.extents]
+        for name, h in held.items():
+            ready(made.library, self._where(name), h)
         if made.entry(pointers(values)) != 1:
-            self._warn("the kernel declined, because arrays overlap or an `assume` does not hold")
-            return self._otherwise(found, ints, arrays)
-        return self._answers(read, scalars, variables)
+            why = "the kernel declined, because arrays overlap or an `assume` does not hold"
+            device = ", or the device failed, which standard error tells"
+            self._warn(why if made.target == OPENMP else why + device)
+            return self._otherwise(found, ints, arrays, held)
+        return self._answers(read, scalars, {**variables, **{n: h.array for n, h in held.items()}})
 
     def _otherwise(
-        self, found: Specialization, ints: Mapping[str, int], arrays: Mapping[str, np.ndarray[Any, Any]]
-    ) -> tuple[Any, ...] | None:
+        self, found: Specialization, ints: Mapping[str, int], arrays: Mapping[str, np.ndarray[Any, Any]],
+        held: Mapping[str, Held],
+    ) -> tuple[Any, ...] | None:  # fmt: skip
         """Without a kernel: the loops; the interpreter where they mean something else."""
         if not found.combines:
             return None
+        if held:
+            where = self._where(next(iter(held)))
+            raise TypeError(f"{where} is in device memory, and there is no kernel that takes it")
         assert found.lifted is not None
         interpreted(found.lifted, ints, arrays)
         return ()
@@ -386,51 +364,12 @@ class MdhFunction:
             out.append(value)
         return tuple(out)
 
-    def _check_layout(self, found: Specialization, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        assert found.read is not None
-        for name, a in arrays.items():
-            shown = self._where(found.read.variables[name])
-            if not a.flags.c_contiguous:
-                raise ValueError(
-                    f"{shown} has strides {a.strides} for shape {a.shape}, which is not C-contiguous; "
-                    "pass `np.ascontiguousarray(...)`"
-                )
-            if not a.flags.aligned:
-                raise ValueError(f"{shown} is not aligned; pass a copy")
-            if name in found.written and not a.flags.writeable:
-                raise ValueError(f"{shown} is read-only, and the function writes it")
-        for name, a in arrays.items():
-            if not found.read.nest.buffer(name).restrict:
-                continue
-            for other, c in arrays.items():
-                if other != name and {name, other} & found.written and np.may_share_memory(a, c):
-                    raise ValueError(
-                        f"{self._where(found.read.variables[name])} is declared `restrict` and overlaps "
-                        f"`{found.read.variables[other]}`"
-                    )
-
-    def _check_shapes(
-        self, found: Specialization, arrays: Mapping[str, np.ndarray[Any, Any]], ints: Mapping[str, int]
-    ) -> None:
-        assert found.read is not None and found.lifted is not None
-        for b in found.read.nest.buffers:
-            a = arrays[b.name]
-            for k, extent in enumerate(b.extents):
-                if extent is None:
-                    continue
-                wanted = extent.evaluate(dict(ints))
-                if (a.shape[k] < wanted) if k == 0 else (a.shape[k] != wanted):
-                    declared = "".join(f"[{'' if e is None else e}]" for e in b.extents)
-                    raise ValueError(
-                        f"{self._where(found.read.variables[b.name])} has shape {a.shape}, declared "
-                        f"{declared} with {extent} = {wanted}"
-                    )
-
     def _stays_inside(
         self, found: Specialization, ints: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]],
-        arrays: Mapping[str, np.ndarray[Any, Any]],
+        arrays: Mapping[str, np.ndarray[Any, Any]], held: Mapping[str, Held],
     ) -> bool:  # fmt: skip
-        assert found.lifted is not None
+        assert found.lifted is not None and found.read is not None
+        names = found.read.variables
         by_data = False
 
         def data(buffer: str) -> tuple[int, int] | None:
@@ -439,12 +378,12 @@ class MdhFunction:
             a = arrays[buffer]
             if a.dtype.kind not in "iub" or buffer in found.written:
                 return None
-            return (int(a.min()), int(a.max())) if a.size else (0, -1)
+            whole = held[names[buffer]].array if names[buffer] in held else a
+            return extremes(whole) if a.size else (0, -1)
 
         key = (tuple(sorted(ints.items())), tuple(sorted(shapes.items())))
         problem = found.inside.get(key)
         if problem is None:
-            assert found.read is not None
             problem = leaves_arrays(found.read.nest, ints, shapes, data)
             if not by_data:
                 found.inside[key] = problem
@@ -457,36 +396,56 @@ class MdhFunction:
 
     # ------------------------------------------------------------------ kernels
 
-    def _kernel(self, found: Specialization, ints: dict[str, int]) -> Made | None:
-        assert found.lifted is not None and found.read is not None
-        size_class = tuple(v.bit_length() // 4 for n, v in sorted(ints.items()) if n in found.sizes)
+    def _kernel(self, found: Specialization, ints: dict[str, int], on_device: bool) -> Made | None:
+        """``on_device``: for arrays in device memory, which only kernels for CUDA take."""
+        key = (on_device, tuple(v.bit_length() // 4 for n, v in sorted(ints.items()) if n in found.sizes))
         with self.lock:
-            if size_class not in found.made and len(found.made) >= MOST_KERNELS:
-                return next((made for made in found.made.values() if made is not None), None)
-            if size_class not in found.made:
-                try:
-                    found.made[size_class] = self._make(found, ints)
-                except build.Rejected as error:
-                    self._warn(str(error))
-                    found.made[size_class] = None
-                except Refusal as refusal:
-                    self._warn(self._told([refusal.diagnostic]))
-                    found.made[size_class] = None
-            return found.made[size_class]
+            if key not in found.made:
+                alike = [made for (device, _), made in found.made.items() if device == on_device]
+                if len(alike) >= MOST_KERNELS:
+                    return next((made for made in alike if made is not None), None)
+                found.made[key] = self._first_made(found, ints, on_device)
+            return found.made[key]
 
-    def _make(self, found: Specialization, ints: dict[str, int]) -> Made:
+    def _first_made(self, found: Specialization, ints: dict[str, int], on_device: bool) -> Made | None:
+        """A kernel for the first target that has one here; says why others have none."""
+        targets = [t for t in self.targets if t == "cuda" or not on_device]
+        reasons: dict[str, str] = {}
+        wrong: list[str] = []  # reasons that are not this machine's
+        for target in targets:
+            try:
+                made = self._make(found, target, ints)
+            except build.Rejected as error:
+                reasons[target] = str(error)
+                wrong.append(target)
+            except Refusal as refusal:
+                reasons[target] = self._told([refusal.diagnostic])
+                wrong += [] if refusal.diagnostic.code in _MISSING else [target]
+            else:
+                for t in wrong:
+                    self._tell(f"runs on {target}, not on {t}: {reasons[t]}")
+                return made
+        self._warn("; ".join(f"{t}: {why}" if len(targets) > 1 else why for t, why in reasons.items()))
+        return None
+
+    def _make(self, found: Specialization, target: str, ints: dict[str, int]) -> Made:
         assert found.lifted is not None
-        written = entry.program(found.lifted, ints)
+        if target == OPENMP:
+            written = entry.program(found.lifted, ints)
+        else:
+            written = gpu_entry.program(found.lifted, target, ints)
 
         def verified_with() -> list[build.Case]:
-            if found.cases is None:
-                made = self._cases(found, written)
-                if sum(x.nbytes for case in made for x in case.inputs) > _MOST_KEPT:
-                    return made
-                found.cases = made
-            return found.cases
+            kept = found.cases.get(written.slots)
+            if kept is None:
+                kept = self._cases(found, written)
+                if sum(x.nbytes for case in kept for x in case.inputs) <= _MOST_KEPT:
+                    found.cases[written.slots] = kept
+            return kept
 
-        return Made(build.load(build.library(written, found.lifted.nest.directive.fp, verified_with)))
+        library = build.load(build.library(written, found.lifted.nest.directive.fp, verified_with))
+        extents = tuple(s.of for s in written.slots if s.role == "extent")
+        return Made(target, library, build.entry_of(library), extents)
 
     def _cases(self, found: Specialization, written: entry.Program) -> list[build.Case]:
         """Inputs, and what Python makes of them."""
@@ -496,7 +455,11 @@ class MdhFunction:
             return interpreted_cases(read, lifted, written.slots)
         results = tuple(read.variables[s.name] for s in lifted.nest.scalars)
         inputs = tuple(
-            dict.fromkeys(read.variables[s.name] for s in written.slots if s.name not in read.derived)
+            dict.fromkeys(
+                read.variables[s.name]
+                for s in written.slots
+                if s.role != "extent" and s.name not in read.derived
+            )
         )
         plain = loops_alone(self.original, self._whole, inputs, results)
         weak: dict[str, object] = {}
@@ -531,12 +494,14 @@ class MdhExpression(MdhFunction):
         missing = [n for n in names if n not in given]
         if missing:
             raise TypeError(f"{self.original.__name__}() misses the arrays {', '.join(missing)}")
+        held = self._held(given)
+        variables = given | {n: h.view for n, h in held.items()}
         for b in self._built.read.nest.buffers:
-            self._check_array(b.name, given[b.name], Array(b.type, (None,) * b.rank))
-        variables = dict(given)
+            kind = Array(b.type, (None,) * b.rank)
+            check_array(self._where(b.name), b.name, variables[b.name], kind, self._records)
         variables |= self._built.params
         variables |= {p: given[n].shape[k] for p, (n, k) in self._built.shapes.items()}
-        self._run(self._found, variables)
+        self._run(self._found, variables, held)
 
     def _build(self) -> None:
         result = self.original()
@@ -565,10 +530,6 @@ def _same_names(built: Built) -> dict[str, str]:
     return {p.name: p.name for p in built.read.nest.params}
 
 
-def _apart(arrays: Sequence[np.ndarray[Any, Any]]) -> bool:
-    return not any(np.may_share_memory(a, b) for a, b in itertools.combinations(arrays, 2))
-
-
 def _outside() -> int:
     """How many frames up the first one is that is not ours."""
     here = str(Path(__file__).parent)
@@ -576,25 +537,6 @@ def _outside() -> int:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
         level, frame = level + 1, frame.f_back
     return level + 1
-
-
-def _described(value: object) -> str:
-    if isinstance(value, np.ndarray | np.generic):
-        return f"of dtype {value.dtype}"
-    return "an integer beyond 64 bits" if isinstance(value, int) else f"of type {type(value).__name__}"
-
-
-def _number(name: str, value: object, dtype: np.dtype[Any]) -> Any:
-    """A number in the declared type; raises where it does not fit."""
-    if isinstance(value, np.ndarray) and value.ndim:
-        raise TypeError(f"argument `{name}` is an array, declared as the number {dtype}")
-    if dtype.kind in "iu" and isinstance(value, float | np.floating):
-        raise TypeError(f"argument `{name}` is a {type(value).__name__}, declared {dtype}")
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        if not info.min <= int(value) <= info.max:  # type: ignore[call-overload]
-            raise OverflowError(f"argument `{name}` is {value}, which does not fit {dtype}")
-    return dtype.type(value)
 
 
 # --------------------------------------------------------------------------- the decorator
