@@ -47,8 +47,8 @@ from mdh_lift.specials import specials_of
 from mdh_lift.splice import SplicePart
 from mdh_lift.version import VERSION
 from tuning import lock as locks
+from tuning.accelerator import accelerator
 from tuning.budget import Budget, parse_budget
-from tuning.devices import accelerator
 from tuning.fingerprint import fingerprint
 from tuning.harness import Subject
 from tuning.measure import Ratio

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from tuning.devices import Accelerator
+from tuning.accelerator import Accelerator
 
 _TAKES_ARGUMENT = ("-o", "-MF", "-MT", "-MQ")
 _DROPPED = ("-c", "-S", "-E", "-M", "-MM", "-MD", "-MMD", "-MP", "-MG", "-pedantic-errors", "-pipe")
