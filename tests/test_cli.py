@@ -310,6 +310,26 @@ def test_doctor(tree):
     assert result.exit_code in (0, 4) and "C compiler" in result.stdout
 
 
+def test_doctor_knows_gpus_but_needs_none(tree, monkeypatch):
+    """With and without any, the exit status is that of the C compiler."""
+    usual = run("doctor").exit_code
+    none = {"cuda_device": lambda: None, "opencl_devices": list}
+    for name, nothing in none.items():
+        monkeypatch.setattr(f"tuning.devices.{name}", nothing)
+    result = run("doctor")
+    assert result.exit_code == usual
+    assert re.search(r"--  CUDA device +none found", result.stdout)
+    assert re.search(r"--  OpenCL +no device found", result.stdout)
+    monkeypatch.setattr("tuning.devices.cuda_device", lambda: DEVICES["h200"])
+    monkeypatch.setattr("tuning.devices.opencl_devices", lambda: [DEVICES["opencl"], DEVICES["a100"]])
+    result = run("doctor")
+    assert result.exit_code == usual
+    assert re.search(r"ok  CUDA device +H200 \(sm_90\), 132 compute units, 141.0 GiB", result.stdout)
+    assert re.search(r"ok  OpenCL 1 +A100 \(sm_80\), 108 compute units, 40.0 GiB", result.stdout)
+    checks = json.loads(run("doctor", "--format", "json").stdout)["checks"]
+    assert {"nvcc", "CUDA device", "OpenCL 0"} <= {row["name"] for row in checks}
+
+
 # --------------------------------------------------------------------------- compile command, configuration
 
 
