@@ -365,8 +365,20 @@ def bench(session: Session, paths: Sequence[str]) -> int:
     return _improve(session, paths, False, stage="bench")
 
 
-def emit(session: Session, paths: Sequence[str], target: str, configuration: str | None) -> int:
-    given = None
+def emit(
+    session: Session, paths: Sequence[str], target: str, configuration: str | None, device: str | None = None
+) -> int:
+    given, on = None, None
+    if device is not None:
+        from tuning.devices import device_named
+
+        if target == "openmp":
+            raise click.UsageError("`--device` is for `--target cuda` and `--target opencl`")
+        on = device_named(device, target)
+        if on is None:
+            raise click.UsageError(
+                f"this machine has no device for {target}; `mdh-lift doctor` says what there is"
+            )
     if configuration is not None:
         try:
             given = json.loads(Path(configuration).read_text())
@@ -379,7 +391,7 @@ def emit(session: Session, paths: Sequence[str], target: str, configuration: str
     for found, report, own in reports_of(session, paths):
         for nest in own:
             nests.append(nest)
-            text = session.attempt(found.path, partial(pipeline.emitted, report, nest, given, target))
+            text = session.attempt(found.path, partial(pipeline.emitted, report, nest, given, target, on))
             if text is not None:
                 codes[nest.name] = {"target": target, "code": text}
                 session.result(text)
