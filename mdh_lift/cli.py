@@ -19,6 +19,7 @@ from click.core import ParameterSource
 
 from frontend_c.directives import ACCEPTED
 from lifter.annotations import TARGETS
+from lowering.device import DEVICES
 from mdh_core.diagnostics import CODES
 from mdh_lift import verbs
 from mdh_lift.session import FORMATS, Session
@@ -255,10 +256,13 @@ def show(ctx: click.Context, paths: Sequence[str], form: str, stage: str) -> Non
 @click.option(
     "--config", "configuration", metavar="FILE", help="Configuration as JSON; default: the cost model's."
 )
+@click.option(
+    "--device", type=click.Choice([*DEVICES, "this"]), help="The GPU to choose for; this: of this machine."
+)
 @click.pass_context
-def emit(ctx: click.Context, paths: Sequence[str], target: str | None, configuration: str | None) -> None:
+def emit(ctx: click.Context, /, **arguments: object) -> None:
     """The generated code of nests."""
-    ctx.exit(verbs.emit(_session(ctx), paths, target, configuration))
+    ctx.exit(verbs.emit(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
 @verb("tune")

@@ -47,6 +47,7 @@ from tuning import lock as locks
 if TYPE_CHECKING:
     from emit.gpu_file import GpuPart
     from frontend_py.read import Refused as RefusedFunction
+    from lowering.device import Device
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
 
@@ -465,12 +466,13 @@ def emitted(
     nest: NestReport,
     point: Mapping[str, int | str] | None = None,
     target: str = "",
+    device: Device | None = None,
 ) -> str:
     """Kernel and call of a nest at a point of the search space, by default the cost model's first choice.
 
     ``target``: empty for what the nest says.  Raises MDH411 where the nest's clause excludes it.
 
-    For a GPU: the file of the nest, its header, and the call.
+    For a GPU: the file of the nest, its header, and the call; for a ``device``, else for a usual one.
     """
     if nest.lifted is None or not nest.lifted.programs:
         return ""
@@ -483,7 +485,7 @@ def emitted(
     if target != "openmp":
         from mdh_lift.gpu_plans import gpu_plan
 
-        on_gpu = gpu_plan(nest.lifted, target, planned.params, planned.lines, planned.macros)
+        on_gpu = gpu_plan(nest.lifted, target, planned.params, planned.lines, planned.macros, device)
         file = on_gpu.file({**on_gpu.default, **(point or {})})
         after = kernels.after_text(nest.lifted)
         return (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,6 +32,7 @@ from mdh_lift.version import VERSION
 
 if TYPE_CHECKING:  # what runs code is imported when it is asked for: `check` starts quickly
     from emit.gpu_file import GpuPart
+    from lowering.device import Device
     from mdh_lift.improve import Improvement
 
 STDIN = "<stdin>"
@@ -232,7 +234,7 @@ def version(session: Session) -> int:
 
 
 def doctor(session: Session) -> int:
-    """Versions, compiler, cores; exit status 4 where no C compiler is found."""
+    """Versions, compiler, cores, GPUs; exit status 4 where no C compiler is found."""
     rows = [("mdh-lift", VERSION, True), ("python", f"{platform.python_version()} ({sys.executable})", True)]
     rows.append(("system", platform.platform(), True))
     rows.append(("cores", str(len(os.sched_getaffinity(0))), True))
@@ -250,6 +252,7 @@ def doctor(session: Session) -> int:
             found,
         )
     )
+    rows += _gpus()
     if session.output_format == "json":
         session.statuses.append(0 if works else 4)
         return _finish_json(session, {"checks": [{"name": n, "value": v, "ok": ok} for n, v, ok in rows]})
@@ -259,6 +262,24 @@ def doctor(session: Session) -> int:
         session.result(line if session.colour else click.unstyle(line))
     session.statuses.append(0 if works else 4)
     return _finish_quietly(session)
+
+
+def _gpus() -> list[tuple[str, str, bool]]:
+    """What the GPU targets would use; none of it is needed for the others."""
+    from tuning import devices
+
+    nvcc = shutil.which("nvcc")
+    rows = [("nvcc", nvcc or "not found: emitted CUDA cannot be compiled", nvcc is not None)]
+    cuda = devices.cuda_device()
+    rows.append(("CUDA device", _described(cuda) if cuda else "none found", cuda is not None))
+    found = devices.opencl_devices()
+    rows += [(f"OpenCL {k}", _described(d), True) for k, d in enumerate(found)]
+    return rows if found else [*rows, ("OpenCL", "no device found, or no headers and loader", False)]
+
+
+def _described(device: Device) -> str:
+    arch = f" ({device.arch})" if device.arch else ""
+    return f"{device.name}{arch}, {device.processors} compute units, {device.memory / (1 << 30):.1f} GiB"
 
 
 def _installed(package: str) -> tuple[str, bool]:
@@ -349,7 +370,11 @@ def bench(session: Session, paths: Sequence[str], target: str | None = None) -> 
 
 
 def emit(
-    session: Session, paths: Sequence[str], target: str | None, configuration: str | None
+    session: Session,
+    paths: Sequence[str],
+    target: str | None,
+    configuration: str | None,
+    device: str | None = None,
 ) -> int:
     given = None
     if configuration is not None:
@@ -365,11 +390,34 @@ def emit(
         asked = session.options(found.path, target=target).target
         for nest in own:
             nests.append(nest)
-            text = session.attempt(found.path, partial(pipeline.emitted, report, nest, given, asked))
+            emitted = partial(_emitted, report, nest, given, asked, device)
+            text = session.attempt(found.path, emitted)
             if text is not None:
                 codes[nest.name] = {"target": pipeline.target_of(nest, asked), "code": text}
                 session.result(text)
     return session.finish(content_of(session, nests, codes))
+
+
+def _emitted(
+    report: FileReport,
+    nest: NestReport,
+    given: Mapping[str, int | str] | None,
+    asked: str,
+    device: str | None,
+) -> str:
+    """The code of a nest; for a device by its name."""
+    target = pipeline.target_of(nest, asked)
+    if device is None:
+        return pipeline.emitted(report, nest, given, target)
+    if target == "openmp":
+        raise click.UsageError("`--device` is for `--target cuda` and `--target opencl`")
+    from tuning.devices import device_named
+
+    on = device_named(device, target)
+    if on is None:
+        what = f"this machine has no device for {target}"
+        raise click.UsageError(f"{what}; `mdh-lift doctor` says what there is")
+    return pipeline.emitted(report, nest, given, target, on)
 
 
 def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **options: Any) -> int:
