@@ -18,10 +18,14 @@ CELL_UNIT = 128  # threads of a block where each has one cell
 
 @dataclass
 class GpuContext(Context):
-    """``local``: per dimension the part of an index that is inside of the block; ``copies``: by buffer."""
+    """``local``: per dimension the part of an index that is inside of the block; ``copies``: by buffer.
+
+    ``registers``: by buffer, what a thread has of a copy between reading and writing it.
+    """
 
     local: dict[str, str] = field(default_factory=dict)
     copies: dict[str, tuple[str, SharedTile, tuple[int, ...]]] = field(default_factory=dict)
+    registers: dict[str, str] = field(default_factory=dict)
 
     def subscript(self, buffer: str, index: tuple[Affine, ...]) -> str:
         if buffer not in self.copies:

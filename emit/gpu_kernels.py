@@ -92,10 +92,10 @@ class Kernels:
         self.done.append(found)
         self.host.add(*self.launch(found, blocks))
 
-    def share(self, t: str, wish: str, count: int) -> str:
+    def share(self, t: str, wish: str, count: int, aligned: bool = False) -> str:
         """An array in the memory of the block, declared where the kernel begins; its name."""
-        name = self.names.new(wish)
-        self.shared.append("  " + self.target.shared.format(type=t, name=name, count=count))
+        name, align = self.names.new(wish), self.target.align if aligned else ""
+        self.shared.append("  " + self.target.shared.format(type=t, name=name, count=count, aligned=align))
         return name
 
     def note(self, name: str, text: str) -> str:

@@ -24,26 +24,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from emit.c_text import affine_text, c_type, constant
-from emit.cells_text import CellsText
+from emit.c_text import c_type, constant
 from emit.gpu_context import CELL_UNIT, GpuContext, cell_of_thread
+from emit.gpu_copies_text import CopiesText
 from emit.gpu_kernels import Kernels, Known
 from emit.interface_text import size_text
-from emit.kernel_text import Context, product_text, repeats_right
+from emit.kernel_text import product_text, repeats_right
 from lowering.gpu import GpuNest, SharedTile, split_of
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
-from mdh_core.expr import Affine, Load, ScalarType, stmt_exprs, walk
+from mdh_core.expr import Load, ScalarType, stmt_exprs, walk
 from mdh_core.ir import MdhProgram
 from mdh_core.polytope import rows_of
 
 WRITTEN_OUT = 1024  # points of a thread that are written out at most
 
 
-class GpuNestText(CellsText):
+class GpuNestText(CopiesText):
     """Writes one nest as kernels."""
-
-    context: GpuContext
 
     def __init__(self, nest: GpuNest, context: GpuContext, kernels: Kernels) -> None:
         bound = (*nest.blocks, *nest.threads, *nest.around, *nest.inside)
@@ -179,18 +177,51 @@ class GpuNestText(CellsText):
 
     def _uniform_loop(self, loop: Loop, stack: ExitStack) -> None:
         """A loop that all threads of the block go through together."""
-        d, size = loop.dim, size_name(loop.dim)
-        start = " + ".join(self.uniform[d]) or "0"
-        name = self.context.names.new(f"{d}_{len(self.uniform[d]) + 1}")
-        tests = [f"{name} < {size}"]
-        if loop.count is not None:
-            reach = str(loop.count * loop.size)
-            tests.insert(0, f"{name} < {reach if start == '0' else f'{start} + {reach}'}")
-        step = f"{name} += {loop.size}" if loop.size > 1 else f"{name}++"
-        stack.enter_context(self.out.block(f"for (long {name} = {start}; {' && '.join(tests)}; {step})"))
+        d = loop.dim
+        start, name = " + ".join(self.uniform[d]) or "0", self._name_of(loop)
+        stack.enter_context(self.out.block(_head(loop, name, start, self._continues_at(loop, name, start))))
         before = self.uniform[d]
         self.uniform[d] = [name]
         stack.callback(self.uniform.__setitem__, d, before)
+
+    def _name_of(self, loop: Loop) -> str:
+        return self.context.names.new(f"{loop.dim}_{len(self.uniform[loop.dim]) + 1}")
+
+    def _continues_at(self, loop: Loop, index: str, start: str) -> str:
+        """The condition that a loop that began at ``start`` has an iteration at an index."""
+        tests = [f"{index} < {size_name(loop.dim)}"]
+        if loop.count is not None:
+            reach = str(loop.count * loop.size)
+            tests.insert(0, f"{index} < {reach if start == '0' else f'{start} + {reach}'}")
+        return " && ".join(tests)
+
+    def _loop_behind(self, loop: Loop, tiles: Sequence[SharedTile]) -> None:
+        """A loop whose iterations read what the next one uses while they use what is there.
+
+        It begins one iteration early, which only reads.  Barriers stand before and behind what overwrites
+        the copies.
+        """
+        d, out, barrier = loop.dim, self.out, self.kernels.target.barrier
+        start, name, before = " + ".join(self.uniform[d]) or "0", self._name_of(loop), self.uniform[d]
+        for tile in tiles:
+            self.declare(tile)
+        early = f"-{loop.size}" if start == "0" else f"{start} - {loop.size}"
+        following = f"{name} + {loop.size}"
+        with out.block(_head(loop, name, early, self._continues_at(loop, name, start))):
+            self.uniform[d] = [following]
+            with out.block(f"if ({self._continues_at(loop, following, start)})"):
+                for tile in tiles:
+                    self.read(tile)
+            self.uniform[d] = [name]
+            for tile in tiles:
+                self.name_copy(tile)
+            with out.block(f"if ({name} >= {start})"):
+                self._part()
+            out.add(barrier)
+            for tile in tiles:
+                self.write_copy(tile)
+            out.add(barrier)
+        self.uniform[d] = before
 
     def _index(self, d: str) -> str:
         return " + ".join([*self.uniform[d], *self.own[d]]) or "0"
@@ -236,11 +267,16 @@ class GpuNestText(CellsText):
         self._start()
         with ExitStack() as stack:
             before = dict(self.context.copies)
+            ahead = [t for t in self.gpu.tiles if t.ahead]
             for k in range(self.split + 1):
-                self._copy([t for t in self.gpu.tiles if t.at == k], repeats=bool(k or self.gpu.around))
-                if k < self.split:
+                tiles = [t for t in self.gpu.tiles if t.at == k and t not in ahead]
+                self.copy(tiles, repeats=bool(k or self.gpu.around))
+                if k < self.split and not (ahead and k == self.split - 1):
                     self._uniform_loop(self.gpu.inside[k], stack)
-            self._part()
+                elif k < self.split:
+                    self._loop_behind(self.gpu.inside[k], ahead)
+            if not ahead:
+                self._part()
             self.context.copies = before
         self._finish()
 
@@ -491,82 +527,16 @@ class GpuNestText(CellsText):
         joined = [f"{s}[{thread}]" for s in self.joint]
         return joined, f"{self.joint_flags}[{thread}]" if flag else "", f"{number} == 0"
 
-    # ------------------------------------------------------------------ copies in shared memory
-
-    def _copy(self, tiles: list[SharedTile], repeats: bool) -> None:
-        """All threads copy what the block reads; ``repeats``: the copies before may still be in use."""
-        if not tiles:
-            return
-        barrier = self.kernels.target.barrier
-        if repeats:
-            self.out.add(barrier)
-        for tile in tiles:
-            self._copy_one(tile)
-        self.out.add(barrier)
-
-    def _copy_one(self, tile: SharedTile) -> None:
-        out, names, program, target = self.out, self.context.names, self.program, self.kernels.target
-        accesses = [a for a in program.inp.accesses if a.buffer == tile.buffer]
-        b = program.buffer(tile.buffer)
-        name = self.kernels.share(c_type(b.type), f"{tile.buffer}_tile", tile.cells)
-        inner = [*self.gpu.threads, *self.gpu.inside[tile.at :]]
-        uniform = {d: " + ".join(terms) or "0" for d, terms in self.uniform.items()}
-        dims = {d.name: d for d in program.hom.dims}
-        shifts, starts, lows, highs = [], [], [], []
-        for t in range(len(tile.extents)):
-            index = accesses[0].index[t]
-            consts = [a.index[t].const for a in accesses]
-            plain = Affine(index.terms)
-            back = 0  # how far before its index at the block's first point an access may be
-            low = high = plain
-            loose = False
-            for d, c in index.terms:
-                if d not in dims:
-                    continue
-                span = loop_range(inner, d, dims[d].size.constant)
-                assert span is not None
-                back += -c * (span - 1) if c < 0 else 0
-                ends = Affine.number(0), Affine.of(size_name(d)) - 1
-                low, high = low.substitute({d: ends[c < 0]}), high.substitute({d: ends[c > 0]})
-                loose = loose or not self._is_whole(d) or c < 0
-            shifts.append(back - min(consts))
-            starts.append(affine_text(plain + (min(consts) - back), uniform))
-            lows.append(affine_text(low + min(consts), {}) if loose and back else "")
-            highs.append(affine_text(high + max(consts), {}) if loose else "")
-        cell = names.new("c")
-        total = _product(tile.extents)
-        unit = self.gpu.unit
-        head = f"for (int {cell} = {target.thread}; {cell} < {total}; {cell} += {unit})"
-        with out.block(head):
-            below, places = 1, []
-            at: dict[str, str] = {}
-            for t, extent in reversed(list(enumerate(tile.extents))):
-                digit = cell if below == 1 else f"{cell} / {below}"
-                digit = digit if below * extent == total else f"{digit} % {extent}"
-                below *= extent
-                if extent == 1:
-                    digit = "0"
-                local = names.new(f"{cell}{t}")
-                out.add(f"const int {local} = {digit};")
-                places.append(local if tile.strides[t] == 1 else f"{local}*{tile.strides[t]}")
-                index_name = names.new(f"{cell}{t}_at")
-                text = local if starts[t] == "0" else f"{starts[t]} + {local}"
-                out.add(f"{'const ' if not lows[t] and not highs[t] else ''}long {index_name} = {text};")
-                if highs[t]:
-                    out.add(f"if ({index_name} > {highs[t]}) {index_name} = {highs[t]};")
-                if lows[t]:
-                    out.add(f"if ({index_name} < {lows[t]}) {index_name} = {lows[t]};")
-                at[index_name] = index_name
-            plain_context = Context(program, names, at)
-            source = plain_context.subscript(tile.buffer, tuple(Affine.of(n) for n in reversed(list(at))))
-            out.add(f"{name}[{' + '.join(reversed(places))}] = {source};")
-        self.context.copies = self.context.copies | {tile.buffer: (name, tile, tuple(shifts))}
-
 
 def _operands(program: MdhProgram) -> set[str]:
     """Buffers that the scalar function reads."""
     nodes = (n for e in (*stmt_exprs(program.hom.scalar.body), *program.hom.scalar.results) for n in walk(e))
     return {a.buffer for a in program.inp.accesses} | {n.buffer for n in nodes if isinstance(n, Load)}
+
+
+def _head(loop: Loop, name: str, first: str, condition: str) -> str:
+    step = f"{name} += {loop.size}" if loop.size > 1 else f"{name}++"
+    return f"for (long {name} = {first}; {condition}; {step})"
 
 
 def _times(text: str, size: int) -> str:

@@ -74,6 +74,8 @@ from mdh_core.ir import (
 
 TILE_CELLS = 128  # results that one thread keeps at most, times their components
 PLAIN_UNIT = 128  # threads of a block where no configuration says
+COPIED = 128  # bytes of a copy that a thread keeps in registers at most, on their way to shared memory
+VECTOR_BYTES = 16  # of one instruction that reads neighbours, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class SharedTile:
     extents   of the copy, in the buffer's order of dimensions
     layout    order of the dimensions in the copy, the last one side by side
     padding   further elements of each row, so that columns lie in different banks
+    vector    neighbours that a thread reads with one instruction, where aligned; divides the last extent
+    ahead     whether the next iteration's copy is read, to registers, before the current one is used
     """
 
     buffer: str
@@ -90,6 +94,12 @@ class SharedTile:
     layout: Layout
     extents: tuple[int, ...]
     padding: int = 0
+    vector: int = 1
+    ahead: bool = False
+
+    def registers(self, unit: int) -> int:
+        """Elements that a thread copies, of a block with so many."""
+        return -(-math.prod(self.extents) // (unit * self.vector)) * self.vector
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -452,8 +462,26 @@ def _tiles(nest: GpuNest, c: Configuration, model: SystemModel, device: Device) 
         if extents is None:
             continue
         tile = SharedTile(name, at, layout, extents, dict(c.padding).get(name, 0))
+        tile = _through_registers(tile, program, c, nest.unit, split_of(nest))
         size = tile.cells * program.buffer(name).type.size
         if size <= left:
             tiles.append(tile)
             left -= size
-    return tuple(tiles)
+    together = all(t.ahead for t in tiles if t.at == split_of(nest))  # one loop has all of them
+    return tuple(t if together else replace(t, ahead=False) for t in tiles)
+
+
+def _through_registers(
+    tile: SharedTile, program: MdhProgram, c: Configuration, unit: int, split: int
+) -> SharedTile:
+    """The copy with the vectors and stages that the configuration asks for, as far as they are possible."""
+    b = program.buffer(tile.buffer)
+    if not isinstance(b.type, ScalarType) or b.type.size not in (4, 8):
+        return tile
+    vector = min(dict(c.vectors).get(tile.buffer, 1), VECTOR_BYTES // b.type.size)
+    neighbours = b.strides is None or b.strides[-1] == Affine.number(1)
+    if vector > 1 and neighbours and tile.extents[-1] % vector == 0:
+        wide = replace(tile, vector=vector)
+        tile = wide if wide.registers(unit) * b.type.size <= COPIED else tile
+    ahead = c.stages > 1 and tile.at == split and split > 0
+    return replace(tile, ahead=ahead and tile.registers(unit) * b.type.size <= COPIED)

@@ -9,6 +9,8 @@
     share_<b>     1: an input is copied to shared memory
     turn_<b>      1: neighbours in the register tile are side by side in the copy
     pad_<b>       elements behind each row of the copy
+    vector_<b>    neighbours that are copied with one instruction
+    stages        2: what is copied next is read while the current copies are used
 
 Layers of the models CUDA and OpenCL, by dimension, outermost first:
 
@@ -22,6 +24,7 @@ What a configuration has beyond these choices is built in: D1 = S1 = R1, D2 = S2
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from lowering.device import Device
 from lowering.facts import Facts, facts, packable, read_dims, store_strides, strides
@@ -88,7 +91,9 @@ def gpu_configuration(
     reduced = next((level for level in order if kinds[level[1]] == "pw"), None)
     pads = tuple((b, int(point.get(f"pad_{b}", 0))) for b in memory if point.get(f"pad_{b}", 0))
     table = tuple(map(tuple, parts))
-    return make(program, model, table, tuple(order), assign, memory, reduced, padding=pads)
+    vectors = tuple((b, int(point[f"vector_{b}"])) for b in memory if int(point.get(f"vector_{b}", 1)) > 1)
+    c = make(program, model, table, tuple(order), assign, memory, reduced, padding=pads)
+    return replace(c, vectors=vectors, stages=int(point.get("stages", 1)))
 
 
 def _turned(program: MdhProgram, buffer: str, point: Point) -> Layout:
@@ -203,13 +208,15 @@ def _tiled(f: Facts, device: Device, fast: str, other: str) -> Point:
             point[f"rows_{d}"], point[f"groups_{d}"] = 4, rows // 4
         else:
             point[f"rows_{d}"] = rows
-    depth = 16 if f.element <= 4 else 8
+    depth = 8
     point[f"chunk_{inner}"] = point[f"rows_{inner}"] = min(depth, _up_to(f.sizes[inner]))
     for b in input_buffers(f.program):
         if packable(f, b) and f.program.buffer(b).rank:
             point[f"share_{b}"] = 1
             if _turned(f.program, b, point) != identity_layout(f.program, b):
                 point[f"turn_{b}"], point[f"pad_{b}"] = 1, 4
+            point[f"vector_{b}"] = 16 // max(f.element, 4)
+            point["stages"] = 2
     return point
 
 
@@ -247,6 +254,8 @@ def gpu_space(program: MdhProgram, device: Device, sizes: dict[str, int]) -> Spa
     several = [b for b in shared if program.buffer(b).rank > 1]
     parameters += [(f"turn_{b}", (0, 1)) for b in several]
     parameters += [(f"pad_{b}", (0, 1, 4)) for b in several]
+    parameters += [(f"vector_{b}", (1, 2, 4)) for b in shared]
+    parameters += [("stages", (1, 2))] if shared else []
     threads = [name for name, _ in on_threads]
     unit, words = "*".join(threads) or "1", max(1, f.element // 4)
     restrictions = [f"{'*'.join(threads[:k])} <= {device.block_threads}" for k in range(2, len(threads) + 1)]
@@ -260,6 +269,9 @@ def gpu_space(program: MdhProgram, device: Device, sizes: dict[str, int]) -> Spa
     for b in shared:
         restrictions.append(f"share_{b} == 0 or {_tile_bytes(f, b)} <= {device.shared}")
     restrictions += [f"share_{b} == 1 or (turn_{b} == 0 and pad_{b} == 0)" for b in several]
+    restrictions += [f"share_{b} == 1 or vector_{b} == 1" for b in shared]
+    if shared:
+        restrictions.append(f"stages == 1 or {' or '.join(f'share_{b} == 1' for b in shared)}")
     names = {name for name, _ in parameters}
     missing = [(name, (value,)) for name, value in chosen.items() if name not in names]
     usual: dict[str, int | str] = {"fast": str(chosen["fast"])}

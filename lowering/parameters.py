@@ -20,7 +20,9 @@
 ``past_caches`` refines R3: output buffers whose finished cells go to memory past the caches, where the
 buffer is larger than the last of them (the caches stand for no region of their own on the way out).
 ``padding`` refines D4: further elements behind each row of a buffer's copies, so that columns of a copy
-in shared memory lie in different banks.
+in shared memory lie in different banks.  ``vectors`` (neighbours that a thread copies with one instruction,
+by buffer) and ``stages`` (2: the next copies are on their way while the current ones are used) say how the
+threads of a block make such copies.
 
 A *level* ``(l, d)`` is partitioning layer ``l`` (0 .. L-1, outermost first) of dimension ``d`` (0 .. D-1,
 in the order of the md_hom); an *ASM level* ``(a, x)`` is layer ``a`` of the system model with
@@ -71,6 +73,8 @@ class Configuration:
     output_layout: tuple[tuple[str, LayoutTable], ...]
     past_caches: tuple[str, ...] = ()
     padding: tuple[tuple[str, int], ...] = ()
+    vectors: tuple[tuple[str, int], ...] = ()
+    stages: int = 1
 
     def part_size(self, level: Level) -> int:
         """Elements of dimension d in one part of the level."""
@@ -293,6 +297,12 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         "D4, S4, S6, R4: layouts are permutations of the buffer's dimensions",
         lambda c, p, m: all(_is_permutation(s, identity_layout(p, b)) for b, s in _layouts(c)),
     ),
+    (
+        "D4: paddings are not negative, vectors have 1, 2 or 4 elements, stages are 1 or 2",
+        lambda c, p, m: all(n >= 0 for _, n in c.padding)
+        and all(n in (1, 2, 4) for _, n in c.vectors)
+        and c.stages in (1, 2),
+    ),
     ("S1, R1: a scanned dimension is met in order", _scan_order_is_contiguous),
     ("S1, S2, R1, R2: fp(exact) keeps the order of a reduction", _exact_keeps_order),
 )
@@ -368,6 +378,8 @@ def random_configuration(
             tuple((b, layouts(b)) for b in outs),
             tuple(b for b in outs if rng.random() < 0.4),
             tuple((b, rng.choice((0, 1, 4))) for b in ins) if on_gpu else (),
+            tuple((b, rng.choice((1, 2, 4))) for b in ins) if on_gpu else (),
+            rng.choice((1, 2)) if on_gpu else 1,
         )
         if why_not_legal(c, program, model) is None:
             return c

@@ -190,15 +190,21 @@ def _file(name: str, extents: int, **sizes: int) -> GpuFile:
 
 
 def test_matmul_in_tiles() -> None:
-    """Both operands in shared memory, sixteen accumulators at least, one barrier on each side of the copies."""
+    """Both operands in shared memory, sixteen accumulators at least, one barrier on each side of the copies.
+
+    They are read ahead, four elements at once.
+    """
     file = _file("matmul", 1024)
     (kernel,) = file.kernels
     text = "\n".join(kernel.rows)
-    tiles = re.findall(r"__shared__ float (\w+)_tile\[", text)
+    tiles = re.findall(r"__shared__ __align__\(16\) float (\w+)_tile\[", text)
     assert sorted(tiles) == ["A", "B"]
     assert text.count("__syncthreads();") == 2
     assert re.search(r"float acc(\[\d\])+;", text)
-    inner = text[text.index("if (k_1 + 16 <= k_size)") : text.index("} else {")]
+    assert len(re.findall(r"const float4 \w+ = \*\(const float4 \*\)&[AB]\[", text)) == 2
+    assert text.index("&B[") < text.index("+= (A_tile") < text.index("__syncthreads();")
+    begin = text.index("if (k_1 + 8 <= k_size)")
+    inner = text[begin : text.index("} else {", begin)]
     assert " A[" not in inner and " B[" not in inner
     assert "<" not in inner.split("acc", 1)[1].splitlines()[0]  # nothing is compared in the innermost loop
 
