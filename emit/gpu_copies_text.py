@@ -5,7 +5,7 @@ before   SharedTile(buffer, at, layout, extents, padding, vector, ahead) and, pe
 after    a cell at a time                      in two halves, through registers of the threads
 
     for (int c = threadIdx.x; ...)             read    A_next[..] = *(const float4 *)&A[..], or one by one,
-      A_tile[..] = A[.. clamped ..];                   clamped, where the box leaves the sizes or is not aligned
+      A_tile[..] = A[.. clamped ..];                   clamped, where a box leaves the sizes or is not aligned
                                                write   A_tile[..] = A_next[..]
 
 Where an input is copied ahead, ``GpuNestText`` puts a loop's work between the two halves.  An index outside
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from emit.c_text import affine_text, c_type
 from emit.cells_text import CellsText
-from emit.gpu_context import GpuContext
+from emit.gpu_context import Copy, GpuContext
 from emit.gpu_kernels import Kernels
 from emit.kernel_text import Context
 from lowering.gpu import GpuNest, SharedTile
@@ -38,13 +38,14 @@ class Box:
 
     shifts  what is added to an index inside of the block to find it in the copy
     starts  C texts over what is the same for all threads of the block
-    lows    C texts, or empty where no index can be less; ``highs`` likewise
+    lows    C texts, or empty where no index can be less; ``highs`` likewise, and ``tops`` are one more
     """
 
     shifts: tuple[int, ...]
     starts: tuple[str, ...]
     lows: tuple[str, ...]
     highs: tuple[str, ...]
+    tops: tuple[str, ...]
 
 
 class CopiesText(CellsText):
@@ -91,7 +92,7 @@ class CopiesText(CellsText):
         inner = [*self.gpu.threads, *self.gpu.inside[tile.at :]]
         uniform = {d: " + ".join(terms) or "0" for d, terms in self.uniform.items()}
         dims = {d.name: d for d in self.program.hom.dims}
-        shifts, starts, lows, highs = [], [], [], []
+        shifts, starts, lows, highs, tops = [], [], [], [], []
         for t in range(len(tile.extents)):
             index = accesses[0].index[t]
             consts = [a.index[t].const for a in accesses]
@@ -112,32 +113,37 @@ class CopiesText(CellsText):
             starts.append(affine_text(plain + (min(consts) - back), uniform))
             lows.append(affine_text(low + min(consts), {}) if loose and back else "")
             highs.append(affine_text(high + max(consts), {}) if loose else "")
-        return Box(tuple(shifts), tuple(starts), tuple(lows), tuple(highs))
+            tops.append(affine_text(high + max(consts) + 1, {}) if loose else "")
+        return Box(tuple(shifts), tuple(starts), tuple(lows), tuple(highs), tuple(tops))
 
-    def name_copy(self, tile: SharedTile) -> str:
-        """The name of the copy, which is where the buffer is read from now on."""
+    def name_copy(self, tile: SharedTile) -> Copy:
+        """The copy, which is where the buffer is read from now on."""
         known = self.context.copies.get(tile.buffer)
-        if known is not None and known[1] is tile:
-            return known[0]
-        b = self.program.buffer(tile.buffer)
-        name = self.kernels.share(c_type(b.type), f"{tile.buffer}_tile", tile.cells, aligned=True)
-        self.context.copies = self.context.copies | {tile.buffer: (name, tile, self._box(tile).shifts)}
-        return name
+        if known is not None and known.tile is tile:
+            return known
+        t, function, s = c_type(self.program.buffer(tile.buffer).type), "", tile.swizzle
+        name = self.kernels.share(t, f"{tile.buffer}_tile", tile.cells, aligned=True)
+        if s is not None:
+            value = f"number ^ (number >> {s.shift} & {s.mask})"
+            function = self.kernels.helper(f"{tile.buffer}_place", "number", value)
+        copy = Copy(name, tile, self._box(tile).shifts, function)
+        self.context.copies = self.context.copies | {tile.buffer: copy}
+        return copy
 
     def _source(self, buffer: str, texts: Sequence[str]) -> str:
         """A cell of the array itself, at indices that are C texts."""
         at = {f"mdh_{t}": text for t, text in enumerate(texts)}
-        context = Context(self.program, self.context.names, at)
+        context = GpuContext(self.program, self.context.names, at, narrow=self.context.narrow)
         return context.subscript(buffer, tuple(map(Affine.of, at)))
 
     @staticmethod
-    def _place(name: str, tile: SharedTile, locals_: Sequence[str]) -> str:
+    def _place(copy: Copy, locals_: Sequence[str]) -> str:
         terms = []
-        for local, stride in zip(locals_, tile.strides, strict=True):
+        for local, stride in zip(locals_, copy.tile.strides, strict=True):
             if local != "0":
                 atom = local if local.replace("_", "a").isalnum() else f"({local})"
                 terms.append(local if stride == 1 else f"{atom}*{stride}")
-        return f"{name}[{' + '.join(terms) or '0'}]"
+        return copy.cell(" + ".join(terms) or "0")
 
     # ------------------------------------------------------------------ a cell at a time
 
@@ -162,7 +168,8 @@ class CopiesText(CellsText):
         for t, (local, start) in enumerate(zip(locals_, box.starts, strict=True)):
             name, text = self.context.names.new(f"{cell}{t}_at"), _sum(start, local)
             low, high = box.lows[t], box.highs[t]
-            self.out.add(f"{'const ' if not low and not high else ''}long {name} = {text};")
+            const = "" if low or high else "const "
+            self.out.add(f"{const}{self.context.index_type} {name} = {text};")
             if high:
                 self.out.add(f"if ({name} > {high}) {name} = {high};")
             if low:
@@ -174,11 +181,11 @@ class CopiesText(CellsText):
         box, cell = self._box(tile), self.context.names.new("c")
         thread, total = self.kernels.target.thread, math.prod(tile.extents)
         head = f"for (int {cell} = {thread}; {cell} < {total}; {cell} += {self.gpu.unit})"
-        name = self.name_copy(tile)
+        copy = self.name_copy(tile)
         with self.out.block(head):
             locals_ = self._coordinates(tile, cell)
             source = self._source(tile.buffer, self._clamped(box, locals_, cell))
-            self.out.add(f"{self._place(name, tile, locals_)} = {source};")
+            self.out.add(f"{self._place(copy, locals_)} = {source};")
 
     # ------------------------------------------------------------------ in two halves
 
@@ -187,9 +194,9 @@ class CopiesText(CellsText):
         box, out, v = self._box(tile), self.out, tile.vector
         name = self.context.registers[tile.buffer]
         tests = []
-        for start, low, high, extent in zip(box.starts, box.lows, box.highs, tile.extents, strict=True):
+        for start, low, top, extent in zip(box.starts, box.lows, box.tops, tile.extents, strict=True):
             tests += [f"{start} >= {low}"] if low else []
-            tests += [f"{_sum(start, str(extent - 1) if extent > 1 else '0')} <= {high}"] if high else []
+            tests += [f"{_sum(start, str(extent))} <= {top}"] if top else []
         tests += self._aligned(tile, box) if v > 1 else []
         if not tests:
             self._read_whole(tile, box, name)
@@ -266,18 +273,18 @@ class CopiesText(CellsText):
 
     def write_copy(self, tile: SharedTile) -> None:
         """From registers to the memory of the block."""
-        name = self.name_copy(tile)
+        copy = self.name_copy(tile)
         registers = self.context.registers[tile.buffer]
         with self._of_thread(tile) as (first, number):
             *others, last = self._coordinates(tile, first)
             if tile.vector == 1:
-                self.out.add(f"{self._place(name, tile, [*others, last])} = {registers}[{number}];")
+                self.out.add(f"{self._place(copy, [*others, last])} = {registers}[{number}];")
                 return
             register, one = self._neighbour(tile, number)
             last = one if last == "0" else f"{last} + {one}"
             self.out.add("#pragma unroll")
             with self.out.block(f"for (int {one} = 0; {one} < {tile.vector}; {one}++)"):
-                self.out.add(f"{self._place(name, tile, [*others, last])} = {registers}[{register}];")
+                self.out.add(f"{self._place(copy, [*others, last])} = {registers}[{register}];")
 
 
 def _sum(a: str, b: str) -> str:

@@ -20,7 +20,7 @@ OPENMP = "openmp"
 class Target:
     """A GPU language.
 
-    kernel    head of a kernel with a fixed number of threads (``unit``)
+    kernel    head of a kernel with a fixed number of threads (``unit``) and of blocks at once (``resident``)
     function  what stands before a function that kernels call
     pointer   a parameter that points to global memory
     shared    a declaration in the memory of a block
@@ -31,6 +31,8 @@ class Target:
     byte      type of the elements of arrays of truth values
     reserved  words of the language that names of the nest cannot be
     aligned   whether vectors in memory must be aligned as such
+    warp      threads that exchange values of registers; 0: none that are known to
+    shuffle   the ``value`` of the lane that lies ``step`` further, among ``width``
     """
 
     name: str
@@ -49,6 +51,8 @@ class Target:
     byte: str
     reserved: frozenset[str]
     aligned: bool
+    warp: int
+    shuffle: str
 
     @staticmethod
     def vector_of(t: str, count: int) -> str:
@@ -79,7 +83,7 @@ _VECTORS = frozenset(
 CUDA = Target(
     name="cuda",
     suffix=".cu",
-    kernel="static __global__ void __launch_bounds__({unit}, 1)\n",
+    kernel="static __global__ void __launch_bounds__({unit}, {resident})\n",
     function="static __device__ ",
     pointer="{type} *__restrict__ {name}",
     shared="__shared__ {aligned}{type} {name}[{count}];",
@@ -95,6 +99,8 @@ CUDA = Target(
     | _VECTORS
     | {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "kept", "devices"},
     aligned=True,
+    warp=32,
+    shuffle="__shfl_down_sync(0xffffffffu, {value}, {step}, {width})",
 )
 OPENCL = Target(
     name="opencl",
@@ -118,6 +124,8 @@ OPENCL = Target(
         "write_only",
     },
     aligned=False,
+    warp=0,  # sub-groups are optional
+    shuffle="",
 )  # fmt: skip
 TARGETS = {t.name: t for t in (CUDA, OPENCL)}
 

@@ -18,8 +18,9 @@ from lifter.lift import LiftedNest
 from lowering.device import GENERIC_OPENCL, H100, Device
 from lowering.gpu_point import gpu_configuration, gpu_default
 from lowering.machine import CUDA, OPENCL, SystemModel, this_machine
-from lowering.parameters import Configuration
+from lowering.parameters import Configuration, why_not_legal
 from lowering.point import Point, own_values
+from mdh_core.diagnostics import refuse
 from mdh_lift import iterations, kernels
 
 MODELS: Mapping[str, SystemModel] = {"cuda": CUDA, "opencl": OPENCL}
@@ -53,8 +54,15 @@ class GpuPlan:
         )
 
     def file(self, point: Point) -> GpuFile:
-        """The file and its header; raises ``Refusal`` where arrays cannot be copied (MDH416)."""
-        nest = self.lifted.nest
+        """The file and its header.
+
+        Raises ``Refusal`` where arrays cannot be copied (MDH416), or the point is not legal (MDH418).
+        """
+        nest, model = self.lifted.nest, MODELS[self.target.name]
+        for program, c in zip(self.lifted.programs, self.configurations(point), strict=True):
+            reason = why_not_legal(c, program, model)
+            if reason is not None and point != self.default:
+                raise refuse("MDH418", f"the configuration is not legal: {reason}", nest.directive_span)
         described = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())
         request = KernelRequest(
             kernels.kernel_name(nest.function, nest.label),
@@ -73,7 +81,7 @@ class GpuPlan:
             nest.params,
             self.macros,
         )
-        return emit_gpu(request, self.target, MODELS[self.target.name], self.device)
+        return emit_gpu(request, self.target, model, self.device)
 
 
 def gpu_plan(
