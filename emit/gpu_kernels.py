@@ -8,7 +8,7 @@ by division, so that there may be as many as there are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -46,6 +46,8 @@ class GpuKernel:
     rows: tuple[str, ...]
     parameters: tuple[Known, ...]
     written: frozenset[str]
+    resident: int = 1
+    helpers: tuple[str, ...] = ()
 
 
 @dataclass
@@ -66,36 +68,60 @@ class Kernels:
     done: list[GpuKernel] = field(default_factory=list)
     made: dict[str, str] = field(default_factory=dict)  # sizes of dimensions that lowering made
     noted: set[str] = field(default_factory=set)
-    shared: list[str] = field(default_factory=list)  # declarations of the kernel that is being written
+    # of the kernel that is being written: declarations in shared memory, functions before it
+    shared: list[str] = field(default_factory=list)
+    helpers: list[str] = field(default_factory=list)
 
     @contextmanager
-    def kernel(self, unit: int, blocks: str, written: Iterable[str]) -> Iterator[Lines]:
+    def kernel(
+        self,
+        unit: int,
+        blocks: str,
+        written: Iterable[str],
+        narrow: Mapping[str, str] | None = None,
+        resident: int = 1,
+    ) -> Iterator[Lines]:
         """A kernel whose body is written inside of the ``with``; the launch stands where it is left.
 
-        blocks   C text of how many there are; at least one
-        written  buffers that it writes
+        blocks    C text of how many there are; at least one
+        written   buffers that it writes
+        narrow    by name, under which other name the kernel gets it as an ``int``
+        resident  blocks that a multiprocessor should have room for
         """
         out, self.shared, taken = Lines(), [], set(self.names.taken)
+        self.helpers = []
         yield out
         self.names.taken = taken | self.noted
         out.rows[:0] = self.shared
         out.rows = without_dead_constants(out.rows)
+        if narrow:
+            used = words(out.rows)
+            known = {n: new for n, new in narrow.items() if n in used and not self.known[n].value}
+            out.rows = [_WORD.sub(lambda m: known.get(m[0], m[0]), row) for row in out.rows]
+            for name, new in known.items():
+                self.known[new] = Known(new, "int")
+                self.host.add(f"const int {new} = (int){name};")
         used = words(out.rows)
         constants = [f"  const {k.type} {k.name} = {k.value};" for k in self.known.values()
                      if k.value and k.name in used]  # fmt: skip
         rows = spelled([*constants, *out.rows], self.target, self.records, self.functions)
         parameters = [k for k in self.known.values() if k.name in used and not k.value]
         parameters.sort(key=lambda k: k.buffer)
-        found = GpuKernel(
-            f"{self.name}_{len(self.done)}", unit, tuple(rows), tuple(parameters), frozenset(written)
-        )
+        name, helpers = f"{self.name}_{len(self.done)}", tuple(self.helpers)
+        found = GpuKernel(name, unit, tuple(rows), tuple(parameters), frozenset(written), resident, helpers)
         self.done.append(found)
         self.host.add(*self.launch(found, blocks))
 
-    def share(self, t: str, wish: str, count: int) -> str:
+    def share(self, t: str, wish: str, count: int, aligned: bool = False) -> str:
         """An array in the memory of the block, declared where the kernel begins; its name."""
-        name = self.names.new(wish)
-        self.shared.append("  " + self.target.shared.format(type=t, name=name, count=count))
+        name, align = self.names.new(wish), self.target.align if aligned else ""
+        self.shared.append("  " + self.target.shared.format(type=t, name=name, count=count, aligned=align))
+        return name
+
+    def helper(self, wish: str, parameter: str, value: str) -> str:
+        """A function of an ``int`` that this kernel calls; its name."""
+        name = f"{self.name}_{len(self.done)}_{wish}"
+        self.helpers.append(f"{self.target.function}int {name}(int {parameter}) {{ return {value}; }}")
         return name
 
     def note(self, name: str, text: str) -> str:
@@ -125,5 +151,6 @@ class Kernels:
             parts += [memory, f"const long {k.name}_first"]
             pointer = self.target.pointer.format(type=t, name=f"const {k.name}")
             begins.append(f"  {pointer} = {k.name}_memory - {k.name}_first;")
-        head = self.target.kernel.format(unit=kernel.unit) + f"{kernel.name}({', '.join(parts)})"
-        return [*head.split("\n"), "{", *begins, *kernel.rows, "}"]
+        head = self.target.kernel.format(unit=kernel.unit, resident=kernel.resident)
+        head += f"{kernel.name}({', '.join(parts)})"
+        return [*kernel.helpers, *head.split("\n"), "{", *begins, *kernel.rows, "}"]

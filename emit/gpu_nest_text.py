@@ -24,26 +24,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from emit.c_text import affine_text, c_type, constant
-from emit.cells_text import CellsText
-from emit.gpu_context import CELL_UNIT, GpuContext, cell_of_thread
+from emit.c_text import c_type, constant
+from emit.gpu_context import CELL_UNIT, INT_MAX, GpuContext, cell_of_thread
+from emit.gpu_joined_text import JoinedText
 from emit.gpu_kernels import Kernels, Known
 from emit.interface_text import size_text
-from emit.kernel_text import Context, product_text, repeats_right
-from lowering.gpu import GpuNest, SharedTile, split_of
+from emit.kernel_text import product_text, repeats_right
+from lowering.gpu import GpuNest, SharedTile, index_limit, split_of
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
-from mdh_core.expr import Affine, Load, ScalarType, stmt_exprs, walk
+from mdh_core.expr import Load, ScalarType, stmt_exprs, walk
 from mdh_core.ir import MdhProgram
 from mdh_core.polytope import rows_of
 
+LEAST_LIMIT = 1 << 26  # of a size, so that indices are `int` below it
 WRITTEN_OUT = 1024  # points of a thread that are written out at most
 
 
-class GpuNestText(CellsText):
+class GpuNestText(JoinedText):
     """Writes one nest as kernels."""
-
-    context: GpuContext
 
     def __init__(self, nest: GpuNest, context: GpuContext, kernels: Kernels) -> None:
         bound = (*nest.blocks, *nest.threads, *nest.around, *nest.inside)
@@ -129,10 +128,29 @@ class GpuNestText(CellsText):
         host = self.out
         counts = [self._count(x) for x in self.gpu.blocks]
         blocks = str(product_text(counts)) if counts else "1"
-        with self.kernels.kernel(self.gpu.unit, blocks, self.written) as out:
+        narrow = self._narrowed(blocks, [c for c in counts if isinstance(c, str)])
+        self.context.narrow = bool(narrow)
+        with self.kernels.kernel(self.gpu.unit, blocks, self.written, narrow, self.gpu.resident) as out:
             self.out = out
             self._kernel(counts)
-        self.out = host
+        self.out, self.context.narrow = host, False
+
+    def _narrowed(self, blocks: str, counts: Sequence[str]) -> dict[str, str]:
+        """Sizes and counts that the kernel gets as ``int``, behind a test that all its indices are.
+
+        None of them where that does not pay (there is one dimension), or would be too narrow.
+        """
+        dims, names = self.program.hom.dims, self.context.names
+        limit = index_limit(self.gpu)
+        known = [d.size.constant for d in dims]
+        if len(dims) < 2 or limit < LEAST_LIMIT or any(n is not None and n > limit for n in known):
+            return {}
+        sizes = [size_name(d.name) for d in dims if d.size.constant is None]
+        tests = [f"{n} > {limit}" for n in sizes]
+        tests += [f"{blocks} > {INT_MAX}"] if counts else []
+        if tests:
+            self.out.add(f"if ({' || '.join(tests)}) return 0; /* indices are int */")
+        return {n: names.new(f"{n}_int") for n in dict.fromkeys([*sizes, *counts])}
 
     def _count(self, loop: Loop) -> int | str:
         """Blocks in the direction of a loop: a number, or a variable of the host."""
@@ -153,15 +171,16 @@ class GpuNestText(CellsText):
 
     def _block_indices(self, counts: list[int | str]) -> None:
         out, names = self.out, self.context.names
-        rest, bound = f"(long){self.kernels.target.block}", list(zip(self.gpu.blocks, counts, strict=True))
+        t = self.context.index_type
+        rest, bound = f"({t}){self.kernels.target.block}", list(zip(self.gpu.blocks, counts, strict=True))
         if len(bound) > 1:
             name = names.new("block")
-            out.add(f"long {name} = {rest};")
+            out.add(f"{t} {name} = {rest};")
             rest = name
         for k, (loop, count) in reversed(list(enumerate(bound))):
             digit = rest if k == 0 else f"{rest} % {count}"
             name = names.new(f"{loop.dim}_{len(self.uniform[loop.dim]) + 1}")
-            out.add(f"const long {name} = {_times(digit, loop.size)};")
+            out.add(f"const {t} {name} = {_times(digit, loop.size)};")
             if k:
                 out.add(f"{rest} /= {count};")
             self.uniform[loop.dim].append(name)
@@ -179,18 +198,56 @@ class GpuNestText(CellsText):
 
     def _uniform_loop(self, loop: Loop, stack: ExitStack) -> None:
         """A loop that all threads of the block go through together."""
-        d, size = loop.dim, size_name(loop.dim)
-        start = " + ".join(self.uniform[d]) or "0"
-        name = self.context.names.new(f"{d}_{len(self.uniform[d]) + 1}")
-        tests = [f"{name} < {size}"]
-        if loop.count is not None:
-            reach = str(loop.count * loop.size)
-            tests.insert(0, f"{name} < {reach if start == '0' else f'{start} + {reach}'}")
-        step = f"{name} += {loop.size}" if loop.size > 1 else f"{name}++"
-        stack.enter_context(self.out.block(f"for (long {name} = {start}; {' && '.join(tests)}; {step})"))
+        d = loop.dim
+        start, name = " + ".join(self.uniform[d]) or "0", self._name_of(loop)
+        stack.enter_context(self.out.block(self._head(loop, name, start, start)))
         before = self.uniform[d]
         self.uniform[d] = [name]
         stack.callback(self.uniform.__setitem__, d, before)
+
+    def _name_of(self, loop: Loop) -> str:
+        return self.context.names.new(f"{loop.dim}_{len(self.uniform[loop.dim]) + 1}")
+
+    def _continues_at(self, loop: Loop, index: str, start: str) -> str:
+        """The condition that a loop that began at ``start`` has an iteration at an index."""
+        tests = [f"{index} < {size_name(loop.dim)}"]
+        if loop.count is not None:
+            reach = str(loop.count * loop.size)
+            tests.insert(0, f"{index} < {reach if start == '0' else f'{start} + {reach}'}")
+        return " && ".join(tests)
+
+    def _head(self, loop: Loop, name: str, first: str, start: str) -> str:
+        step = f"{name} += {loop.size}" if loop.size > 1 else f"{name}++"
+        condition = self._continues_at(loop, name, start)
+        return f"for ({self.context.index_type} {name} = {first}; {condition}; {step})"
+
+    def _loop_behind(self, loop: Loop, tiles: Sequence[SharedTile]) -> None:
+        """A loop whose iterations read what the next one uses while they use what is there.
+
+        It begins one iteration early, which only reads.  Barriers stand before and behind what overwrites
+        the copies.
+        """
+        d, out, barrier = loop.dim, self.out, self.kernels.target.barrier
+        start, name, before = " + ".join(self.uniform[d]) or "0", self._name_of(loop), self.uniform[d]
+        for tile in tiles:
+            self.declare(tile)
+        early = f"-{loop.size}" if start == "0" else f"{start} - {loop.size}"
+        following = f"{name} + {loop.size}"
+        with out.block(self._head(loop, name, early, start)):
+            self.uniform[d] = [following]
+            with out.block(f"if ({self._continues_at(loop, following, start)})"):
+                for tile in tiles:
+                    self.read(tile)
+            self.uniform[d] = [name]
+            for tile in tiles:
+                self.name_copy(tile)
+            with out.block(f"if ({name} >= {start})"):
+                self._part()
+            out.add(barrier)
+            for tile in tiles:
+                self.write_copy(tile)
+            out.add(barrier)
+        self.uniform[d] = before
 
     def _index(self, d: str) -> str:
         return " + ".join([*self.uniform[d], *self.own[d]]) or "0"
@@ -236,11 +293,16 @@ class GpuNestText(CellsText):
         self._start()
         with ExitStack() as stack:
             before = dict(self.context.copies)
+            ahead = [t for t in self.gpu.tiles if t.ahead]
             for k in range(self.split + 1):
-                self._copy([t for t in self.gpu.tiles if t.at == k], repeats=bool(k or self.gpu.around))
-                if k < self.split:
+                tiles = [t for t in self.gpu.tiles if t.at == k and t not in ahead]
+                self.copy(tiles, repeats=bool(k or self.gpu.around))
+                if k < self.split and not (ahead and k == self.split - 1):
                     self._uniform_loop(self.gpu.inside[k], stack)
-            self._part()
+                elif k < self.split:
+                    self._loop_behind(self.gpu.inside[k], ahead)
+            if not ahead:
+                self._part()
             self.context.copies = before
         self._finish()
 
@@ -252,7 +314,7 @@ class GpuNestText(CellsText):
     def _tile(self, clamp: bool = True) -> Iterator[None]:
         """Loops over the local tile, and the cell's indices as names."""
         before = {d: list(terms) for d, terms in self.own.items()}
-        at, local = dict(self.context.at), dict(self.context.local)
+        at, local, context = dict(self.context.at), dict(self.context.local), self.context
         with ExitStack() as stack:
             for loop in self._tile_loops:
                 variable = self._variable(loop)
@@ -260,18 +322,23 @@ class GpuNestText(CellsText):
                 head = f"for (int {variable} = 0; {variable} < {loop.count}; {variable}++)"
                 stack.enter_context(self.out.block(head))
                 self.own[loop.dim].append(_times(variable, loop.size))
+                if loop.size == 1:
+                    context.innermost[loop.dim] = variable, loop.count or 1
+                    context.outer[loop.dim] = " + ".join(self.own[loop.dim][:-1]) or "0"
             self._set_indices()
             if clamp and self.clamped:
                 for d in self._loose:
                     text, n = self.context.at[d], size_name(d)
                     if "+" in text or "*" in text:
                         name = self.context.names.new(d)
-                        self.out.add(f"const long {name} = {text} < {n} ? {text} : {n} - 1;")
+                        row = f"const {self.context.index_type} {name} = {text} < {n} ? {text} : {n} - 1;"
+                        self.out.add(row)
                         self.context.at[d] = name
                     else:
                         self.context.at[d] = f"({text} < {n} ? {text} : {n} - 1)"
             yield
-        self.own, self.context.at, self.context.local = before, at, local
+        self.own, context.at, context.local = before, at, local
+        context.innermost, context.outer = {}, {}
 
     def _variable(self, loop: Loop) -> str:
         if loop not in self.variables:
@@ -417,12 +484,13 @@ class GpuNestText(CellsText):
 
     def _finish(self) -> None:
         if self.shares:
-            self._declare_shared()
+            self.declare_joint()
         with self._tile(clamp=False), ExitStack() as stack:
             cells, flag = self._cell_texts(), self._flag() if self.flags else ""
             tests = []
             if self.shares:
-                cells, flag, first = self._joined(cells, flag)
+                repeats = bool(self._tile_loops or self.gpu.around)
+                cells, flag, first = self.joined(cells, flag, repeats)
                 tests.append(first)
             if exists := self._inside():
                 tests.append(exists)
@@ -443,124 +511,6 @@ class GpuNestText(CellsText):
     def _store(self, cells: list[str]) -> None:
         neutral = self.function is not None and self.program.out.initial == self.function.identity
         self.store_all(cells if self.seeded or neutral else self.with_initial(cells))
-
-    def _declare_shared(self) -> None:
-        unit, share = self.gpu.unit, self.kernels.share
-        self.joint = [share(c_type(t), "acc_shared", unit) for t in self.types]
-        self.joint_flags = share("_Bool", "have_shared", unit) if self.flags else ""
-
-    def _joined(self, cells: list[str], flag: str) -> tuple[list[str], str, str]:
-        """Combine the threads' parts of a cell in a tree; where they are then, and which thread has them."""
-        out, target = self.out, self.kernels.target
-        thread, barrier = target.thread, target.barrier
-        names = self.context.names
-        several = _product(x.count for x in self.gpu.threads if x.dim in self.reduced)
-        others = _product(x.count for x in self.gpu.threads if x.dim not in self.reduced)
-        fastest = self.gpu.threads[-1].dim in self.reduced
-        stride = 1 if fastest else others
-        number = names.new("number")
-        digit = (f"{thread} % {several}" if others > 1 else thread) if fastest else (
-            f"{thread} / {others}" if others > 1 else thread
-        )
-        out.add(f"const int {number} = {digit};")
-        if self._tile_loops or self.gpu.around:
-            out.add(barrier)
-        for shared, cell in zip(self.joint, cells, strict=True):
-            out.add(f"{shared}[{thread}] = {cell};")
-        if flag:
-            out.add(f"{self.joint_flags}[{thread}] = {flag};")
-        out.add(barrier)
-        step, most = names.new("step"), 1
-        while 2 * most < several:
-            most *= 2
-        with out.block(f"for (int {step} = {most}; {step} > 0; {step} /= 2)"):
-            even = several == 2 * most
-            test = f"{number} < {step}" + ("" if even else f" && {number} + {step} < {several}")
-            with out.block(f"if ({test})"):
-                other = f"{thread} + {step}" + (f"*{stride}" if stride > 1 else "")
-                mine = [f"{s}[{thread}]" for s in self.joint]
-                theirs = [f"{s}[{other}]" for s in self.joint]
-                if flag:
-                    with out.block(f"if ({self.joint_flags}[{other}])"):
-                        self.add_or_set(f"{self.joint_flags}[{thread}]", mine, theirs)
-                else:
-                    assert self.function is not None
-                    named = len(theirs) > 1 or repeats_right(self.function)
-                    self.accumulate(mine, self._named(list(theirs)) if named else theirs)
-            out.add(barrier)
-        joined = [f"{s}[{thread}]" for s in self.joint]
-        return joined, f"{self.joint_flags}[{thread}]" if flag else "", f"{number} == 0"
-
-    # ------------------------------------------------------------------ copies in shared memory
-
-    def _copy(self, tiles: list[SharedTile], repeats: bool) -> None:
-        """All threads copy what the block reads; ``repeats``: the copies before may still be in use."""
-        if not tiles:
-            return
-        barrier = self.kernels.target.barrier
-        if repeats:
-            self.out.add(barrier)
-        for tile in tiles:
-            self._copy_one(tile)
-        self.out.add(barrier)
-
-    def _copy_one(self, tile: SharedTile) -> None:
-        out, names, program, target = self.out, self.context.names, self.program, self.kernels.target
-        accesses = [a for a in program.inp.accesses if a.buffer == tile.buffer]
-        b = program.buffer(tile.buffer)
-        name = self.kernels.share(c_type(b.type), f"{tile.buffer}_tile", tile.cells)
-        inner = [*self.gpu.threads, *self.gpu.inside[tile.at :]]
-        uniform = {d: " + ".join(terms) or "0" for d, terms in self.uniform.items()}
-        dims = {d.name: d for d in program.hom.dims}
-        shifts, starts, lows, highs = [], [], [], []
-        for t in range(len(tile.extents)):
-            index = accesses[0].index[t]
-            consts = [a.index[t].const for a in accesses]
-            plain = Affine(index.terms)
-            back = 0  # how far before its index at the block's first point an access may be
-            low = high = plain
-            loose = False
-            for d, c in index.terms:
-                if d not in dims:
-                    continue
-                span = loop_range(inner, d, dims[d].size.constant)
-                assert span is not None
-                back += -c * (span - 1) if c < 0 else 0
-                ends = Affine.number(0), Affine.of(size_name(d)) - 1
-                low, high = low.substitute({d: ends[c < 0]}), high.substitute({d: ends[c > 0]})
-                loose = loose or not self._is_whole(d) or c < 0
-            shifts.append(back - min(consts))
-            starts.append(affine_text(plain + (min(consts) - back), uniform))
-            lows.append(affine_text(low + min(consts), {}) if loose and back else "")
-            highs.append(affine_text(high + max(consts), {}) if loose else "")
-        cell = names.new("c")
-        total = _product(tile.extents)
-        unit = self.gpu.unit
-        head = f"for (int {cell} = {target.thread}; {cell} < {total}; {cell} += {unit})"
-        with out.block(head):
-            below, places = 1, []
-            at: dict[str, str] = {}
-            for t, extent in reversed(list(enumerate(tile.extents))):
-                digit = cell if below == 1 else f"{cell} / {below}"
-                digit = digit if below * extent == total else f"{digit} % {extent}"
-                below *= extent
-                if extent == 1:
-                    digit = "0"
-                local = names.new(f"{cell}{t}")
-                out.add(f"const int {local} = {digit};")
-                places.append(local if tile.strides[t] == 1 else f"{local}*{tile.strides[t]}")
-                index_name = names.new(f"{cell}{t}_at")
-                text = local if starts[t] == "0" else f"{starts[t]} + {local}"
-                out.add(f"{'const ' if not lows[t] and not highs[t] else ''}long {index_name} = {text};")
-                if highs[t]:
-                    out.add(f"if ({index_name} > {highs[t]}) {index_name} = {highs[t]};")
-                if lows[t]:
-                    out.add(f"if ({index_name} < {lows[t]}) {index_name} = {lows[t]};")
-                at[index_name] = index_name
-            plain_context = Context(program, names, at)
-            source = plain_context.subscript(tile.buffer, tuple(Affine.of(n) for n in reversed(list(at))))
-            out.add(f"{name}[{' + '.join(reversed(places))}] = {source};")
-        self.context.copies = self.context.copies | {tile.buffer: (name, tile, tuple(shifts))}
 
 
 def _operands(program: MdhProgram) -> set[str]:

@@ -344,8 +344,7 @@ class Context:
                 terms.append(text if stride == 1 else f"{text}*{stride}")
         return f"{place.name}[{' + '.join(terms) or '0'}]"
 
-    @staticmethod
-    def _integer(text: str, t: Type) -> str:
+    def _integer(self, text: str, t: Type) -> str:
         """Indices and integer parameters are ``long`` in a kernel."""
         name = c_type(t)
         if name == "long":

@@ -20,15 +20,19 @@ OPENMP = "openmp"
 class Target:
     """A GPU language.
 
-    kernel    head of a kernel with a fixed number of threads (``unit``)
+    kernel    head of a kernel with a fixed number of threads (``unit``) and of blocks at once (``resident``)
     function  what stands before a function that kernels call
     pointer   a parameter that points to global memory
     shared    a declaration in the memory of a block
+    align     what makes an array begin where vectors are aligned, so that neighbours are read together
     typed     whether functions of the C library have the type in their names (``sqrtf``)
     record    a value of a structure type
     biased    whether the host may pass a pointer that points before what there is
     byte      type of the elements of arrays of truth values
     reserved  words of the language that names of the nest cannot be
+    aligned   whether vectors in memory must be aligned as such
+    warp      threads that exchange values of registers; 0: none that are known to
+    shuffle   the ``value`` of the lane that lies ``step`` further, among ``width``
     """
 
     name: str
@@ -37,6 +41,7 @@ class Target:
     function: str
     pointer: str
     shared: str
+    align: str
     block: str
     thread: str
     barrier: str
@@ -45,6 +50,19 @@ class Target:
     biased: bool
     byte: str
     reserved: frozenset[str]
+    aligned: bool
+    warp: int
+    shuffle: str
+
+    @staticmethod
+    def vector_of(t: str, count: int) -> str:
+        """The type of so many values; ``t``: in C."""
+        names = {"unsigned int": "uint", "unsigned long": "ulong"}
+        return f"{names.get(t, t)}{count}"
+
+    def read(self, vector: str, count: int, place: str) -> str:
+        """The neighbours from a place on as one value."""
+        return f"*(const {vector} *)&{place}" if self.aligned else f"vload{count}(0, &{place})"
 
 
 _CPP = frozenset({
@@ -65,10 +83,11 @@ _VECTORS = frozenset(
 CUDA = Target(
     name="cuda",
     suffix=".cu",
-    kernel="static __global__ void __launch_bounds__({unit}, 1)\n",
+    kernel="static __global__ void __launch_bounds__({unit}, {resident})\n",
     function="static __device__ ",
     pointer="{type} *__restrict__ {name}",
-    shared="__shared__ {type} {name}[{count}];",
+    shared="__shared__ {aligned}{type} {name}[{count}];",
+    align="__align__(16) ",
     block="blockIdx.x",
     thread="threadIdx.x",
     barrier="__syncthreads();",
@@ -79,6 +98,9 @@ CUDA = Target(
     reserved=_CPP
     | _VECTORS
     | {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"},
+    aligned=True,
+    warp=32,
+    shuffle="__shfl_down_sync(0xffffffffu, {value}, {step}, {width})",
 )
 OPENCL = Target(
     name="opencl",
@@ -86,7 +108,8 @@ OPENCL = Target(
     kernel="__kernel __attribute__((reqd_work_group_size({unit}, 1, 1))) void\n",
     function="static ",
     pointer="__global {type} *restrict {name}",
-    shared="__local {type} {name}[{count}];",
+    shared="__local {aligned}{type} {name}[{count}];",
+    align="__attribute__((aligned(16))) ",
     block="get_group_id(0)",
     thread="get_local_id(0)",
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
@@ -100,6 +123,9 @@ OPENCL = Target(
         "read_only", "read_write", "sampler_t", "uchar", "uint", "ulong", "uniform", "ushort", "vec_step",
         "write_only",
     },
+    aligned=False,
+    warp=0,  # sub-groups are optional
+    shuffle="",
 )  # fmt: skip
 TARGETS = {t.name: t for t in (CUDA, OPENCL)}
 

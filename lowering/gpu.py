@@ -42,6 +42,7 @@ from lowering.machine import SystemModel
 from lowering.packs import box_of, linear_part, scalar_nodes
 from lowering.parameters import Configuration, Layout, columns_of, reassociates
 from lowering.phases import Phase, staged
+from lowering.swizzle import Swizzle
 from mdh_core.combine import CC
 from mdh_core.expr import (
     INT64,
@@ -55,8 +56,10 @@ from mdh_core.expr import (
     Result,
     ScalarType,
     Var,
+    as_affine,
     map_stmts,
     rewrite,
+    walk,
 )
 from mdh_core.ir import (
     Access,
@@ -71,9 +74,13 @@ from mdh_core.ir import (
     Size,
     Store,
 )
+from mdh_core.polytope import rows_of
 
+INT_MAX = (1 << 31) - 1
 TILE_CELLS = 128  # results that one thread keeps at most, times their components
 PLAIN_UNIT = 128  # threads of a block where no configuration says
+COPIED = 128  # bytes of a copy that a thread keeps in registers at most, on their way to shared memory
+VECTOR_BYTES = 16  # of one instruction that reads neighbours, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,9 @@ class SharedTile:
     extents   of the copy, in the buffer's order of dimensions
     layout    order of the dimensions in the copy, the last one side by side
     padding   further elements of each row, so that columns lie in different banks
+    vector    neighbours that a thread reads with one instruction, where aligned; divides the last extent
+    swizzle   which places the cells have, besides
+    ahead     whether the next iteration's copy is read, to registers, before the current one is used
     """
 
     buffer: str
@@ -90,6 +100,13 @@ class SharedTile:
     layout: Layout
     extents: tuple[int, ...]
     padding: int = 0
+    vector: int = 1
+    ahead: bool = False
+    swizzle: Swizzle | None = None
+
+    def registers(self, unit: int) -> int:
+        """Elements that a thread copies, of a block with so many."""
+        return -(-math.prod(self.extents) // (unit * self.vector)) * self.vector
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -103,7 +120,8 @@ class SharedTile:
     @property
     def cells(self) -> int:
         first = self.layout[0]
-        return self.strides[first] * self.extents[first]
+        plain = self.strides[first] * self.extents[first]
+        return self.swizzle.room(plain) if self.swizzle else plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +132,7 @@ class GpuNest:
     threads  loops whose iterations are the threads of a block, slowest first
     around   sequential loops over concatenated dimensions, outside of everything else
     inside   reduced loops, then those of the local tile
+    resident blocks that a multiprocessor should have room for: what registers a thread may have
     """
 
     program: MdhProgram
@@ -122,6 +141,7 @@ class GpuNest:
     around: tuple[Loop, ...] = ()
     inside: tuple[Loop, ...] = ()
     tiles: tuple[SharedTile, ...] = ()
+    resident: int = 1
 
     @property
     def unit(self) -> int:
@@ -250,6 +270,7 @@ def _nest(
         _grouped(sorted(threads, key=fastest_last), kept),
         tuple(around),
         tuple(inside),
+        resident=c.resident,
     )
     return replace(nest, tiles=_tiles(nest, c, model, device))
 
@@ -405,6 +426,33 @@ def _free(wish: str, taken: set[str]) -> str:
     return name
 
 
+# --------------------------------------------------------------------------- indices
+
+
+def index_limit(nest: GpuNest) -> int:
+    """The largest size of all dimensions for which each index, and each sum of an access, is an ``int``.
+
+    An index is less than its size and what one iteration of the outermost loop has, wherever a thread is.
+    Strides of arrays are left out: what is multiplied with them is ``long``.
+    """
+    program = nest.program
+    dims = {d.name for d in program.hom.dims}
+    sums = [Affine.of(d) for d in dims] + [x for a in program.inp.accesses for x in a.index]
+    sums += [x for s in program.out.stores for x in s.index] + list(rows_of(program.hom.domain))
+    others = (e for e in (*program.out.initial, *(s.value for s in program.out.stores)) if e is not None)
+    for node in (*scalar_nodes(program), *(n for e in others for n in walk(e))):
+        if isinstance(node, Load):
+            sums += [x for x in map(as_affine, node.index) if x is not None]
+    loops = (*nest.blocks, *nest.threads, *nest.around, *nest.inside)
+    beyond = 2 * max((x.size * (x.count or 1) for x in loops), default=1)
+    found = INT_MAX
+    for a in sums:
+        weight = sum(abs(c) for n, c in a.terms if n in dims)
+        if weight:
+            found = min(found, (INT_MAX - abs(a.const)) // weight - beyond)
+    return found
+
+
 # --------------------------------------------------------------------------- shared memory
 
 
@@ -452,8 +500,28 @@ def _tiles(nest: GpuNest, c: Configuration, model: SystemModel, device: Device) 
         if extents is None:
             continue
         tile = SharedTile(name, at, layout, extents, dict(c.padding).get(name, 0))
+        if name in dict(c.swizzle):
+            tile = replace(tile, swizzle=Swizzle(*dict(c.swizzle)[name]))
+        tile = _through_registers(tile, program, c, nest.unit, split_of(nest))
         size = tile.cells * program.buffer(name).type.size
         if size <= left:
             tiles.append(tile)
             left -= size
-    return tuple(tiles)
+    together = all(t.ahead for t in tiles if t.at == split_of(nest))  # one loop has all of them
+    return tuple(t if together else replace(t, ahead=False) for t in tiles)
+
+
+def _through_registers(
+    tile: SharedTile, program: MdhProgram, c: Configuration, unit: int, split: int
+) -> SharedTile:
+    """The copy with the vectors and stages that the configuration asks for, as far as they are possible."""
+    b = program.buffer(tile.buffer)
+    if not isinstance(b.type, ScalarType) or b.type.size not in (4, 8):
+        return tile
+    vector = min(dict(c.vectors).get(tile.buffer, 1), VECTOR_BYTES // b.type.size)
+    neighbours = b.strides is None or b.strides[-1] == Affine.number(1)
+    if vector > 1 and neighbours and tile.extents[-1] % vector == 0:
+        wide = replace(tile, vector=vector)
+        tile = wide if wide.registers(unit) * b.type.size <= COPIED else tile
+    ahead = c.stages > 1 and tile.at == split and split > 0
+    return replace(tile, ahead=ahead and tile.registers(unit) * b.type.size <= COPIED)

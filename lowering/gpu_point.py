@@ -9,6 +9,10 @@
     share_<b>     1: an input is copied to shared memory
     turn_<b>      1: neighbours in the register tile are side by side in the copy
     pad_<b>       elements behind each row of the copy
+    swizzle_<b>   "bits,base,shift": where the cells of the copy are (lowering.swizzle)
+    vector_<b>    neighbours that are copied with one instruction
+    stages        2: what is copied next is read while the current copies are used
+    resident      blocks that a multiprocessor should have room for: with more, a thread has fewer registers
 
 Layers of the models CUDA and OpenCL, by dimension, outermost first:
 
@@ -22,6 +26,7 @@ What a configuration has beyond these choices is built in: D1 = S1 = R1, D2 = S2
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from lowering.device import Device
 from lowering.facts import Facts, facts, packable, read_dims, store_strides, strides
@@ -38,6 +43,7 @@ from lowering.parameters import (
 )
 from lowering.point import Point
 from lowering.space import Space
+from lowering.swizzle import read_swizzle
 from mdh_core.ir import MdhProgram
 
 GLOBAL, SHARED, PRIVATE, BLOCKS, THREADS = range(5)  # layers of the models, in their order
@@ -45,6 +51,8 @@ _OF_CC = (BLOCKS, SHARED, THREADS, PRIVATE, GLOBAL)
 _OF_PW = (GLOBAL, SHARED, PRIVATE, THREADS, BLOCKS)
 _OF_PARTS = (BLOCKS, GLOBAL, PRIVATE, THREADS, SHARED)
 _MANY = 1 << 12  # points of a reduction that are worth several threads
+NONE = "0,0,0"  # the swizzle that is none
+SWIZZLES = ("2,2,3", "3,2,5")
 _FEW_BLOCKS = 2  # per multiprocessor: with fewer, reductions are shared
 
 
@@ -88,7 +96,12 @@ def gpu_configuration(
     reduced = next((level for level in order if kinds[level[1]] == "pw"), None)
     pads = tuple((b, int(point.get(f"pad_{b}", 0))) for b in memory if point.get(f"pad_{b}", 0))
     table = tuple(map(tuple, parts))
-    return make(program, model, table, tuple(order), assign, memory, reduced, padding=pads)
+    vectors = tuple((b, n) for b in memory if (n := _number(point, f"vector_{b}")) > 1)
+    c = make(program, model, table, tuple(order), assign, memory, reduced, padding=pads)
+    swizzles = [(b, read_swizzle(str(point[f"swizzle_{b}"]))) for b in memory if f"swizzle_{b}" in point]
+    swizzle = tuple((b, (s.bits, s.base, s.shift)) for b, s in swizzles if s.bits)
+    c = replace(c, swizzle=swizzle)
+    return replace(c, vectors=vectors, stages=_number(point, "stages"), resident=_number(point, "resident"))
 
 
 def _turned(program: MdhProgram, buffer: str, point: Point) -> Layout:
@@ -102,8 +115,12 @@ def _turned(program: MdhProgram, buffer: str, point: Point) -> Layout:
     return tuple(sorted(range(len(access.index)), key=cells))
 
 
+def _number(point: Point, name: str) -> int:
+    return max(1, int(point.get(name, 1)))
+
+
 def _value(point: Point, word: str, d: str) -> int:
-    return max(1, int(point.get(f"{word}_{d}", 1)))
+    return _number(point, f"{word}_{d}")
 
 
 # --------------------------------------------------------------------------- the choice without a search
@@ -203,13 +220,16 @@ def _tiled(f: Facts, device: Device, fast: str, other: str) -> Point:
             point[f"rows_{d}"], point[f"groups_{d}"] = 4, rows // 4
         else:
             point[f"rows_{d}"] = rows
-    depth = 16 if f.element <= 4 else 8
+    depth = 8  # of a copy: what is read ahead has its registers
     point[f"chunk_{inner}"] = point[f"rows_{inner}"] = min(depth, _up_to(f.sizes[inner]))
     for b in input_buffers(f.program):
         if packable(f, b) and f.program.buffer(b).rank:
             point[f"share_{b}"] = 1
             if _turned(f.program, b, point) != identity_layout(f.program, b):
                 point[f"turn_{b}"], point[f"pad_{b}"] = 1, 4
+            point[f"vector_{b}"] = 16 // max(f.element, 4)
+            point["stages"] = 2
+    point["resident"] = 2
     return point
 
 
@@ -247,6 +267,10 @@ def gpu_space(program: MdhProgram, device: Device, sizes: dict[str, int]) -> Spa
     several = [b for b in shared if program.buffer(b).rank > 1]
     parameters += [(f"turn_{b}", (0, 1)) for b in several]
     parameters += [(f"pad_{b}", (0, 1, 4)) for b in several]
+    parameters += [(f"swizzle_{b}", (NONE, *SWIZZLES)) for b in several]
+    parameters += [(f"vector_{b}", (1, 2, 4)) for b in shared]
+    parameters += [("stages", (1, 2))] if shared else []
+    parameters.append(("resident", (1, 2, 4)))
     threads = [name for name, _ in on_threads]
     unit, words = "*".join(threads) or "1", max(1, f.element // 4)
     restrictions = [f"{'*'.join(threads[:k])} <= {device.block_threads}" for k in range(2, len(threads) + 1)]
@@ -260,13 +284,18 @@ def gpu_space(program: MdhProgram, device: Device, sizes: dict[str, int]) -> Spa
     for b in shared:
         restrictions.append(f"share_{b} == 0 or {_tile_bytes(f, b)} <= {device.shared}")
     restrictions += [f"share_{b} == 1 or (turn_{b} == 0 and pad_{b} == 0)" for b in several]
+    restrictions += [f"swizzle_{b} == '{NONE}' or (share_{b} == 1 and pad_{b} == 0)" for b in several]
+    restrictions += [f"share_{b} == 1 or vector_{b} == 1" for b in shared]
+    most = device.registers // words
+    restrictions.append(f"{'*'.join(cells) or '1'}*{unit}*resident <= {most // 2} or resident == 1")
+    if shared:
+        restrictions.append(f"stages == 1 or {' or '.join(f'share_{b} == 1' for b in shared)}")
     names = {name for name, _ in parameters}
     missing = [(name, (value,)) for name, value in chosen.items() if name not in names]
-    usual: dict[str, int | str] = {"fast": str(chosen["fast"])}
     every = []
     for name, values in (*parameters, *missing):
-        own = chosen.get(name, usual.get(name, 0 if name.startswith(("share_", "part_")) else 1))
-        every.append((name, tuple(dict.fromkeys((*values, own)))))
+        own = (chosen[name],) if name in chosen else ()
+        every.append((name, tuple(dict.fromkeys((*values, *own)))))
     return Space(tuple(every), tuple(restrictions))
 
 

@@ -20,7 +20,10 @@
 ``past_caches`` refines R3: output buffers whose finished cells go to memory past the caches, where the
 buffer is larger than the last of them (the caches stand for no region of their own on the way out).
 ``padding`` refines D4: further elements behind each row of a buffer's copies, so that columns of a copy
-in shared memory lie in different banks.
+in shared memory lie in different banks.  ``vectors`` (neighbours that a thread copies with one instruction,
+by buffer) and ``stages`` (2: the next copies are on their way while the current ones are used) say how the
+threads of a block make such copies; ``resident`` is how many blocks a multiprocessor should have room for.
+``swizzle`` (by buffer: bits, base, shift) refines D4 as ``padding`` does; see ``lowering.swizzle``.
 
 A *level* ``(l, d)`` is partitioning layer ``l`` (0 .. L-1, outermost first) of dimension ``d`` (0 .. D-1,
 in the order of the md_hom); an *ASM level* ``(a, x)`` is layer ``a`` of the system model with
@@ -41,6 +44,7 @@ from random import Random
 from typing import Any
 
 from lowering.machine import SystemModel
+from lowering.swizzle import Swizzle, why_not_bijective
 from mdh_core.ir import MdhProgram
 
 Level = tuple[int, int]
@@ -71,6 +75,10 @@ class Configuration:
     output_layout: tuple[tuple[str, LayoutTable], ...]
     past_caches: tuple[str, ...] = ()
     padding: tuple[tuple[str, int], ...] = ()
+    vectors: tuple[tuple[str, int], ...] = ()
+    stages: int = 1
+    resident: int = 1
+    swizzle: tuple[tuple[str, tuple[int, int, int]], ...] = ()
 
     def part_size(self, level: Level) -> int:
         """Elements of dimension d in one part of the level."""
@@ -293,6 +301,17 @@ CONSTRAINTS: tuple[Constraint, ...] = (
         "D4, S4, S6, R4: layouts are permutations of the buffer's dimensions",
         lambda c, p, m: all(_is_permutation(s, identity_layout(p, b)) for b, s in _layouts(c)),
     ),
+    (
+        "D4: paddings are not negative, vectors have 1, 2 or 4 elements, there are 1 or 2 stages",
+        lambda c, p, m: all(n >= 0 for _, n in c.padding)
+        and all(n in (1, 2, 4) for _, n in c.vectors)
+        and c.stages in (1, 2)
+        and c.resident >= 1,
+    ),
+    (
+        "D4: swizzles are bijections",
+        lambda c, p, m: all(why_not_bijective(Swizzle(*s)) is None for _, s in c.swizzle),
+    ),
     ("S1, R1: a scanned dimension is met in order", _scan_order_is_contiguous),
     ("S1, S2, R1, R2: fp(exact) keeps the order of a reduction", _exact_keeps_order),
 )
@@ -307,6 +326,9 @@ def why_not_legal(c: Configuration, program: MdhProgram, model: SystemModel) -> 
 
 
 # --------------------------------------------------------------------------- random, JSON
+
+
+_SWIZZLES = ((1, 0, 1), (2, 2, 3), (3, 2, 5), (2, 1, 1), (1, 3, 2))
 
 
 def random_configuration(
@@ -368,6 +390,10 @@ def random_configuration(
             tuple((b, layouts(b)) for b in outs),
             tuple(b for b in outs if rng.random() < 0.4),
             tuple((b, rng.choice((0, 1, 4))) for b in ins) if on_gpu else (),
+            tuple((b, rng.choice((1, 2, 4))) for b in ins) if on_gpu else (),
+            rng.choice((1, 2)) if on_gpu else 1,
+            rng.choice((1, 2)) if on_gpu else 1,
+            tuple((b, rng.choice(_SWIZZLES)) for b in ins if rng.random() < 0.5) if on_gpu else (),
         )
         if why_not_legal(c, program, model) is None:
             return c
@@ -382,7 +408,8 @@ def to_json(c: Configuration) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for field in Configuration.__dataclass_fields__:
         value = getattr(c, field)
-        keyed = value and isinstance(value[0], tuple) and value[0] and isinstance(value[0][0], str)
+        rows = value if isinstance(value, tuple) else ()
+        keyed = rows and isinstance(rows[0], tuple) and rows[0] and isinstance(rows[0][0], str)
         out[field] = dict(value) if keyed else value
     return out
 

@@ -23,9 +23,10 @@ from lifter.lift import LiftedNest
 from lowering.device import GENERIC_OPENCL, H100, Device
 from lowering.gpu_point import gpu_configuration, gpu_default, gpu_space
 from lowering.machine import CUDA, OPENCL, SystemModel, this_machine
-from lowering.parameters import Configuration, to_json
+from lowering.parameters import Configuration, to_json, why_not_legal
 from lowering.point import Point, own_values
 from lowering.space import Space
+from mdh_core.diagnostics import refuse
 from mdh_lift import iterations, kernels
 from tuning.harness import Candidate
 
@@ -115,9 +116,14 @@ class GpuPlan:
     def part(self, point: Point, described: bool = True) -> GpuPart:
         """For a file with other nests (``gpu_file``); ``described``: its comment names the configuration.
 
-        Raises ``Refusal`` where arrays cannot be copied (MDH416) or names mean something else (MDH417).
+        Raises ``Refusal`` where arrays cannot be copied (MDH416), names mean something else (MDH417), or the
+        point is not legal (MDH418).
         """
-        nest = self.lifted.nest
+        nest, model = self.lifted.nest, MODELS[self.target.name]
+        for program, c in zip(self.lifted.programs, self.configurations(point), strict=True):
+            reason = why_not_legal(c, program, model)
+            if reason is not None and point != self.default:
+                raise refuse("MDH418", f"the configuration is not legal: {reason}", nest.directive_span)
         configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())
         request = KernelRequest(
             self.name,
@@ -136,7 +142,7 @@ class GpuPlan:
             nest.params,
             self.macros,
         )
-        return gpu_part(request, self.target, MODELS[self.target.name], self.device)
+        return gpu_part(request, self.target, model, self.device)
 
 
 def gpu_plan(

@@ -625,6 +625,17 @@ def test_emit_for_a_gpu(tree: Path) -> None:
     (tree / "list.json").write_text("[1]")
     assert run("emit", "good.c", "--config", "list.json").exit_code == 2
 
+    (tree / "product.c").write_text(
+        "void p(int n, const float A[n][n], const float B[n][n], float C[n][n])\n{\n#pragma mdh\n"
+        "    for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) {\n        float s = 0;\n"
+        "        for (int k = 0; k < n; k++) s += A[i][k] * B[k][j];\n        C[i][j] = s;\n    }\n}\n"
+    )
+    for swizzle, code in (("2,2,3", 0), ("2,2,0", 1), ("2,2", 1), ("9,9,9", 1), ("-1,2,3", 1)):
+        (tree / "swizzle.json").write_text(json.dumps({"swizzle_B": swizzle}))
+        done = run("emit", "product.c", "--target", "cuda", "--config", "swizzle.json")
+        assert done.exit_code == code, swizzle
+        assert ("swizzles are bijections" in done.stderr) == ("MDH418" in done.stderr) == bool(code)
+
     for target, word in (("cuda", "class"), ("opencl", "global"), ("cuda", "x_first")):
         (tree / "words.c").write_text(
             f"void w(int n, const float *restrict x, float *restrict {word})\n{{\n#pragma mdh\n"

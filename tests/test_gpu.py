@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -13,16 +14,18 @@ from pathlib import Path
 
 import pytest
 
-from emit import gpu_rows_text
+from emit import gpu_nest_text, gpu_rows_text
 from emit.gpu_file import GpuFile
 from frontend_c.read import CompileCommand, read
 from lifter.lift import lift
+from lowering import gpu
 from lowering.device import GENERIC_OPENCL, H100
 from lowering.gpu_point import gpu_configuration, gpu_default, gpu_space
 from lowering.machine import CUDA as CUDA_MODEL
 from lowering.machine import CUDA_WRP, GENERIC, SystemModel
 from lowering.machine import OPENCL as OPENCL_MODEL
 from lowering.parameters import random_configuration, why_not_legal
+from lowering.swizzle import Swizzle, why_not_bijective
 from mdh_core.evaluate import Value
 from mdh_core.expr import INT64, Affine
 from mdh_core.interpreter import BufferValue, integers, run
@@ -116,6 +119,85 @@ def test_three_levels_of_threads(name: str, tmp_path: Path) -> None:
     check_cuda([_case(EVERYTHING[name], rng, CUDA_WRP, "random") for _ in range(6)], tmp_path)
 
 
+@pytest.mark.parametrize(("name", "reduced", "kept"), [
+    ("dot", 8, 0), ("dot", 32, 0), ("dot", 256, 0), ("dot", 24, 0), ("matvec", 16, 4), ("matvec", 128, 2),
+    ("matvec", 64, 8), ("double_reduce", 64, 0), ("argmax_payload", 64, 4), ("mcc", 4, 8),
+])  # fmt: skip
+def test_threads_share_a_cell(name: str, reduced: int, kept: int, tmp_path: Path) -> None:
+    """By shuffles where lanes of whole warps have parts, else by a tree in shared memory."""
+    rng = random.Random(f"{name} {reduced} {kept}")
+    cases = []
+    for _ in range(3):
+        case, expected = _case(EVERYTHING[name], rng, CUDA_MODEL, "default")
+        p = case.program
+        inner = p.hom.dims_of("pw")[-1].name
+        point: dict[str, int | str] = {"fast": inner, f"threads_{inner}": reduced, "rows_i": 2}
+        if kept:
+            point[f"threads_{p.hom.dims_of('cc')[-1].name}"] = kept
+        c = gpu_configuration(p, CUDA_MODEL, {d.name: 1024 for d in p.hom.dims}, point)
+        cases.append((replace(case, configuration=c), expected))
+        text = "\n".join(row for kernel in file_of(cases[-1][0], "kernel", CUDA).kernels[:1] for row in kernel.rows)
+        if not text:
+            continue  # a size is known to be 0
+        shuffled = reduced & (reduced - 1) == 0 and reduced * max(kept, 1) % 32 == 0
+        shuffled = shuffled and name != "argmax_payload"  # records
+        assert ("__shfl_down_sync(0xffffffffu, " in text) == shuffled
+        assert ("acc_shared" in text) == (not shuffled or reduced > 32)
+    check_cuda(cases, tmp_path, MDH_FIBERS="shuffled:5")
+
+
+def test_swizzles_are_bijections() -> None:
+    """By formula: bits that come from further up; what is refused has two cells in one place."""
+    for bits, base, shift in itertools.product(range(4), range(4), range(5)):
+        s = Swizzle(bits, base, shift)
+        for cells in (1, 30, 100):
+            places = [s.place(n) for n in range(s.room(cells))]
+            assert (sorted(places) == list(range(s.room(cells)))) == (shift > 0 or bits == 0)
+        assert (why_not_bijective(s) is None) == (shift > 0 or bits == 0)
+    for bits, base, shift in ((-1, 0, 1), (1, 2, -1), (8, 8, 8)):
+        assert why_not_bijective(Swizzle(bits, base, shift)) is not None
+
+
+@pytest.mark.parametrize("swizzle", ["1,0,1", "2,2,3", "3,2,5", "2,1,1"])
+def test_swizzled_copies(swizzle: str, tmp_path: Path) -> None:
+    """Every cell is found where it was put; neighbours that stay together are read as such."""
+    rng = random.Random(swizzle)
+    cases = []
+    for name in ("matmul", "matmul_t", "conv2d", "bmatmul"):
+        case, expected = _case(EVERYTHING[name], rng, CUDA_MODEL, "default")
+        p = case.program
+        large = {d.name: 4096 for d in p.hom.dims}
+        point = {n: v for n, v in gpu_default(p, H100, large).items() if not n.startswith("pad_")}
+        point |= dict.fromkeys((f"swizzle_{b.name}" for b in p.buffers), swizzle)
+        point |= {f"share_{a.buffer}": 1 for a in p.inp.accesses}
+        point |= {f"threads_{d.name}": 4 for d in p.hom.dims_of("cc")}
+        c = gpu_configuration(p, CUDA_MODEL, large, point)
+        cases.append((replace(case, configuration=c), expected))
+        text = file_of(cases[-1][0], "kernel", CUDA).text
+        if name == "matmul" and "__shared__" in text:
+            neighbours = re.search(r"B_tile\[kernel_0_B_place\([^)]*\) \+ j_r", text)
+            assert bool(neighbours) == (swizzle.split(",")[1] == "2")  # runs of four
+    check_cuda(cases, tmp_path)
+
+
+def test_indices_are_int(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In nests of several dimensions; larger sizes are declined before anything is launched."""
+    monkeypatch.setattr(gpu_nest_text, "LEAST_LIMIT", 1)
+    case, _ = _case(EVERYTHING["jacobi2d"], random.Random(2), CUDA_MODEL, "default")
+    nest = gpu.lower_gpu(case.program, case.configuration, CUDA_MODEL, H100).stages[0]
+    assert isinstance(nest, gpu.GpuNest)
+    beyond = gpu.INT_MAX - gpu.index_limit(nest)
+    values = {n: v for n, v in case.params.items() if isinstance(v, int)}
+    assert 0 not in case.program.sizes(values).values()
+    largest = max(case.program.sizes(values).values())
+    for limit, done in ((largest, 1), (largest - 1, 0)):
+        monkeypatch.setattr(gpu, "INT_MAX", limit + beyond)
+        text = file_of(case, "kernel", CUDA).text
+        assert f"_size > {limit}" in text
+        assert "long i" not in text[text.index("__global__") : text.index('extern "C"')].replace("long i_size", "")
+        assert [d for d, _ in run_cuda([case], tmp_path)] == [done]
+
+
 HISTOGRAMS = {
     "count": ("", "int", "h[to[i]] += 1;", True),
     "largest": ("", "unsigned", "if (w[i] > h[to[i]]) h[to[i]] = w[i];", True),
@@ -190,15 +272,21 @@ def _file(name: str, extents: int, **sizes: int) -> GpuFile:
 
 
 def test_matmul_in_tiles() -> None:
-    """Both operands in shared memory, sixteen accumulators at least, one barrier on each side of the copies."""
+    """Both operands in shared memory, sixteen accumulators at least, one barrier on each side of the copies.
+
+    They are read ahead, four elements at once.
+    """
     file = _file("matmul", 1024)
     (kernel,) = file.kernels
     text = "\n".join(kernel.rows)
-    tiles = re.findall(r"__shared__ float (\w+)_tile\[", text)
+    tiles = re.findall(r"__shared__ __align__\(16\) float (\w+)_tile\[", text)
     assert sorted(tiles) == ["A", "B"]
     assert text.count("__syncthreads();") == 2
     assert re.search(r"float acc(\[\d\])+;", text)
-    inner = text[text.index("if (k_1 + 16 <= k_size)") : text.index("} else {")]
+    assert len(re.findall(r"const float4 \w+ = \*\(const float4 \*\)&[AB]\[", text)) == 2
+    assert text.index("&B[") < text.index("+= (A_tile") < text.index("__syncthreads();")
+    begin = text.index("if (k_1 + 8 <= k_size_int)")
+    inner = text[begin : text.index("} else {", begin)]
     assert " A[" not in inner and " B[" not in inner
     assert "<" not in inner.split("acc", 1)[1].splitlines()[0]  # nothing is compared in the innermost loop
 

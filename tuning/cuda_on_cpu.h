@@ -72,6 +72,10 @@ struct alignas(16) int4 { int x, y, z, w; };
 struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(16) double2 { double x, y; };
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(16) long2 { long x, y; };
+struct alignas(16) ulong2 { unsigned long x, y; };
 
 enum cudaError_t {
     cudaSuccess = 0,
@@ -948,6 +952,7 @@ template <class T> class Pointer {
     Pointer operator++(int) { return std::exchange(*this, *this + 1); }
     Pointer operator--(int) { return std::exchange(*this, *this - 1); }
     explicit operator bool() const { return address_ != nullptr; }
+    explicit operator std::size_t() const { return reinterpret_cast<std::size_t>(address_); }
     friend bool operator==(const Pointer &a, const Pointer &b) { return a.address_ == b.address_; }
     friend bool operator!=(const Pointer &a, const Pointer &b) { return a.address_ != b.address_; }
     friend bool operator<(const Pointer &a, const Pointer &b) { return a.address_ < b.address_; }
