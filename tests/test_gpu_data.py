@@ -214,3 +214,42 @@ def test_parts_and_overlaps(target: str, tmp_path: Path) -> None:
     for where in ("-1", "10", "50"):
         done = program.run(where)
         assert done.stdout == f"{int(where != '-1')} declined, same: 1 1 1\n", done.stderr
+
+
+@pytest.mark.parametrize("steps", [WITHOUT_SWAP, WITH_SWAP, MIXED], ids=["without a swap", "with a swap", "mixed"])
+def test_calls_that_fail_on_cuda(steps: str, tmp_path: Path) -> None:
+    """The original runs on what the device had newer, and the next nest on what the original wrote."""
+    program, _ = _built(tmp_path, "cuda", steps, copy="A B")
+    for failing in ("launch:1", "launch:50", "launch:51", "memory:1", "memory:2", "copy:1", "copy:2"):
+        done = program.run("-1", MDH_SHIM_FAIL=failing)
+        assert done.stdout == "1 declined, same: 1 1 1\n", (failing, done.stderr)
+        assert done.stderr.count("the original runs instead") == 1, failing
+    for failing in ("launch:1+", "memory:1+", "memory:2+"):
+        done = program.run("-1", MDH_SHIM_FAIL=failing)
+        assert done.stdout.endswith(" declined, same: 1 1 1\n"), (failing, done.stderr)
+        assert done.stderr.count("the original runs instead") == 1, failing
+
+
+@pytest.mark.parametrize("failing", ["copy:3", "copy:4+", "launch:40+", "wait:20", "wait:20+", "copy:4"])
+def test_no_wrong_result_where_the_device_is_lost(failing: str, tmp_path: Path, cuda: Built) -> None:
+    """What is on the device alone cannot be got back: the program ends, and says why; or all is well."""
+    done = cuda.run("50", MDH_SHIM_FAIL=failing)
+    lost = "mdh-lift: what only the device has cannot be read back; the program ends" in done.stderr
+    assert lost == (done.returncode < 0)
+    assert lost or done.stdout.endswith("same: 1 1 1\n"), (failing, done.stderr)
+    assert lost == failing.startswith(("wait", "copy")), done.stderr
+
+
+@pytest.fixture(scope="module")
+def cuda(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    program, _ = _built(tmp_path_factory.mktemp("cuda"), "cuda", WITHOUT_SWAP, copy="A B")
+    return program
+
+
+def test_calls_that_fail_on_opencl(tmp_path: Path) -> None:
+    _skip_without_device("opencl")
+    program, _ = _built(tmp_path, "opencl", MIXED, copy="A B")
+    for failing in ("1", "50", "51"):
+        done = program.run("-1", FAIL_LAUNCH=failing)
+        assert done.stdout == "1 declined, same: 1 1 1\n", (failing, done.stderr)
+        assert done.stderr.count("the original runs instead") == 1, failing
