@@ -32,6 +32,7 @@ class DeviceArray:
     host      the part from `<name>_first` to `<name>_last` is copied to the device
     written   and back
     count     C text of how many elements there are
+    whole     C text of the bytes of the whole array from its first element on; 0: not known
     """
 
     name: str
@@ -39,6 +40,7 @@ class DeviceArray:
     count: str
     host: bool = False
     written: bool = False
+    whole: str = "0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,42 @@ class GpuPart:
 
 
 @dataclass(frozen=True, slots=True)
+class RegionArray:
+    """An array of a data directive: the parameter's name, C text of its address there, the clause.
+
+    clause   copyin: its values are not needed on the host behind the region; create: nor before it; copyout
+             and copy: it is copied back at the end.  All but `create` are copied to the device when they are
+             used first, as a nest need not write all of the part that it touches.
+    """
+
+    name: str
+    value: str
+    clause: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegionPart:
+    """The two functions of a data region; ``name`` is what their names begin with."""
+
+    name: str
+    title: str
+    arrays: tuple[RegionArray, ...]
+
+    @property
+    def begin(self) -> str:
+        return f"void {self.name}_begin({', '.join(f'const void *{a.name}' for a in self.arrays) or 'void'})"
+
+    @property
+    def end(self) -> str:
+        return f"void {self.name}_end(void)"
+
+    @property
+    def calls(self) -> tuple[str, str]:
+        """What stands before the statement of the directive, and what stands behind it."""
+        return f"{self.name}_begin({', '.join(a.value for a in self.arrays)});", f"{self.name}_end();"
+
+
+@dataclass(frozen=True, slots=True)
 class GpuFile:
     """``text`` is `<name>.cu` or `<name>.c`, ``header`` `<name>.h`, ``make`` `<name>.mk`."""
 
@@ -87,6 +125,7 @@ class GpuFile:
     header: str
     make: str
     parts: tuple[GpuPart, ...]
+    regions: tuple[RegionPart, ...] = ()
 
     @property
     def call(self) -> str:
@@ -99,8 +138,10 @@ class GpuFile:
         return tuple(k for part in self.parts for k in part.kernels)
 
 
-def gpu_file(name: str, parts: Sequence[GpuPart], target: Target) -> GpuFile:
-    """The file of some nests, whose names differ.
+def gpu_file(
+    name: str, parts: Sequence[GpuPart], target: Target, regions: Sequence[RegionPart] = ()
+) -> GpuFile:
+    """The file of some nests and data regions, whose names differ; at least one nest.
 
     name: C identifier; of the files, without suffix.  Raises ``Refusal`` (MDH417) where two nests mean
     different structures, or different functions, by one name.
@@ -118,8 +159,10 @@ def gpu_file(name: str, parts: Sequence[GpuPart], target: Target) -> GpuFile:
         records=list(records.values()),
         functions=[row for rows in functions.values() for row in rows],
         memory=max(len(p.memory) for p in parts) or 1,
-        arrays=any(m.host for p in parts for m in p.memory),
-        written=any(m.written for p in parts for m in p.memory),
+        arrays=bool(regions) or any(m.host for p in parts for m in p.memory),
+        written=bool(regions) or any(m.written for p in parts for m in p.memory),
+        regions=list(regions),
+        named=sum(len(r.arrays) for r in regions) or 1,
         kernels=max(len(p.kernels) for p in parts) or 1,
         bounded=any("mdh_least(" in row or "mdh_greatest(" in row for row in lines),
         addresses=any("uintptr_t" in row for row in lines),
@@ -127,11 +170,12 @@ def gpu_file(name: str, parts: Sequence[GpuPart], target: Target) -> GpuFile:
         rounded=any(p.rounded for p in parts),
     )
     prototypes = [p.prototype.replace("_Bool", "bool") for p in parts]
+    prototypes += [text for r in regions for text in (r.begin, r.end)]
     header = template("gpu.h.j2").render(
         name=name, prototypes=prototypes, bools=any(re.search(r"\bbool\b", p) for p in prototypes)
     )
     make = template("gpu.mk.j2").render(name=name, file=file, target=target.name, exact=exact)
-    return GpuFile(name, _tidy(text), header, make, tuple(parts))
+    return GpuFile(name, _tidy(text), header, make, tuple(parts), tuple(regions))
 
 
 def _tidy(text: str) -> str:

@@ -111,6 +111,9 @@ def gpu_part(request: KernelRequest, target: Target, model: SystemModel, device:
     sizes = [line for name, line in size_lines(placed).items() if name in used]
     used |= words(sizes)
     params = [q for q in params if q.name in used]
+    known_here = {q.name for q in params} | {n for n in size_lines(placed) if n in used}
+    wholes = {b.name: _whole(b, known_here) for b in buffers}
+    memory = [replace(m, whole=wholes.get(m.name, "0")) for m in memory]
     arguments = [*map(_scalar, params), *(_pointer(b, written) for b in buffers)]
     given = [*map(argument, params), *(_given(b, written) for b in buffers)]
     # a structure may be packed or aligned in a way that is not known here
@@ -255,6 +258,14 @@ def _scalar(p: Param) -> str:
     return f"long {p.name}" if is_integer(p) else f"{c_type(p.type)} {p.name}"
 
 
+def _whole(b: Buffer, names: set[str]) -> str:
+    """Bytes of an array whose extents are declared, and known in the host function."""
+    if b.strides is not None or any(e is None or e.names - names for e in b.extents):
+        return "0"
+    factors = [affine_text(e, {}, atom=True) for e in b.extents if e is not None]
+    return "*".join([f"sizeof({c_type(b.type)})", *factors])
+
+
 def _given(b: Buffer, written: set[str]) -> str:
     """The address of an array as the prototype wants it."""
     t = c_type(b.type) if not isinstance(b.type, RecordType) else "void"
@@ -381,12 +392,12 @@ def _launch_cuda(kernel: GpuKernel, blocks: str) -> list[str]:
     if blocks.isdigit():
         return [
             f"{kernel.name}<<<{blocks}, {kernel.unit}>>>({arguments});",
-            'if (mdh_failed(cudaGetLastError(), "launch")) return 0;',
+            "if (mdh_not_launched()) return 0;",
         ]
     return [
         f"if (mdh_too_many({blocks})) return 0;",
         f"{kernel.name}<<<(unsigned int)({blocks}), {kernel.unit}>>>({arguments});",
-        'if (mdh_failed(cudaGetLastError(), "launch")) return 0;',
+        "if (mdh_not_launched()) return 0;",
     ]
 
 

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from emit.gpu_file import GpuFile, gpu_file
+from emit.gpu_file import GpuFile, RegionArray, RegionPart, gpu_file
 from emit.targets import TARGETS
 from frontend_c.read import CompileCommand, read
 from lifter.lift import lift
@@ -20,7 +20,15 @@ from tuning.cuda_on_cpu import command, translated
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
 
 
-def file_of_nests(text: str, target: str, name: str = "nests_mdh") -> GpuFile:
+def region(name: str, **clauses: str) -> RegionPart:
+    """A data region: ``copy="A B"``."""
+    arrays = [RegionArray(a, a, clause) for clause, names in clauses.items() for a in names.split()]
+    return RegionPart(name, name, tuple(arrays))
+
+
+def file_of_nests(
+    text: str, target: str, name: str = "nests_mdh", regions: tuple[RegionPart, ...] = ()
+) -> GpuFile:
     """One file with all nests of a C file."""
     found = []
     for nest in read(SourceFile("user.c", text.encode()), CompileCommand()).nests:
@@ -28,7 +36,7 @@ def file_of_nests(text: str, target: str, name: str = "nests_mdh") -> GpuFile:
         assert not [d for d in lifted.diagnostics if d.severity == "error"], lifted.diagnostics
         plan = gpu_plan(lifted, target, kernels.parameter_values(lifted, kernels.sizes_of(lifted)))
         found.append(plan.part(plan.default))
-    return gpu_file(name, found, TARGETS[target])
+    return gpu_file(name, found, TARGETS[target], regions)
 
 
 @dataclass(frozen=True, slots=True)

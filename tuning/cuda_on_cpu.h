@@ -17,6 +17,7 @@
      MDH_SHIM_DEVICES   how many devices there are (1)
      MDH_SHIM_MEMORY    bytes of device memory
      MDH_SHIM_COUNT     1: copies and launches as one line of JSON on stderr, at exit
+     MDH_SHIM_FAIL      KIND:N, the N-th (1, 2, ...) allocation (memory), copy, launch or wait fails; KIND:N+ from then on
 
    Limits.  Streams run at once, so a missing synchronisation is not found.  Local arrays of a thread and
    pointers in structs are not looked at.  Of dynamic shared memory only the whole is known: an index outside
@@ -283,6 +284,9 @@ struct Machine {
     std::map<const char *, std::unique_ptr<Region>> allocations; /* by their first byte */
     std::map<const void *, std::size_t> opted_in;                /* kernel: bytes of dynamic shared memory */
     bool counting = false;
+    std::string fails; /* calls of this kind fail: the one with this number, or all from then on */
+    unsigned long fails_at = 0, calls_of_kind = 0;
+    bool fails_on = false;
     Copies to_device, to_host;
     std::map<std::string, unsigned long> launched;
 
@@ -333,6 +337,13 @@ struct Machine {
         if (!text("MDH_SHIM_MEMORY").empty())
             total = std::strtoull(text("MDH_SHIM_MEMORY").c_str(), nullptr, 10);
         counting = text("MDH_SHIM_COUNT") == "1";
+        const std::string failing = text("MDH_SHIM_FAIL");
+        const std::size_t colon = failing.find(':');
+        if (colon != std::string::npos) {
+            fails = failing.substr(0, colon);
+            fails_at = std::strtoul(failing.c_str() + colon + 1, nullptr, 10);
+            fails_on = failing.back() == '+';
+        }
     }
 
     ~Machine()
@@ -391,6 +402,15 @@ struct Machine {
         return result(devices < 1 ? cudaErrorNoDevice : good ? cudaSuccess : error);
     }
 
+    /* Whether this call is one that is to fail. */
+    bool fails_now(const char *kind)
+    {
+        if (fails != kind)
+            return false;
+        calls_of_kind++;
+        return fails_on ? calls_of_kind >= fails_at : calls_of_kind == fails_at;
+    }
+
     Region *find(const char *at, std::size_t bytes) const
     {
         auto next = allocations.upper_bound(at);
@@ -421,7 +441,7 @@ struct Machine {
         *pointer = nullptr;
         if (size == 0)
             return cudaSuccess;
-        if (size > total || used > total - size)
+        if (fails_now("memory") || size > total || used > total - size)
             return result(cudaErrorMemoryAllocation);
         void *map = mmap(nullptr, pages(size) + 2 * pages(1), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (map == MAP_FAILED)
@@ -457,6 +477,8 @@ struct Machine {
     {
         if (devices < 1 || size == 0)
             return result(devices < 1 ? cudaErrorNoDevice : cudaSuccess);
+        if (fails_now("copy"))
+            return result(cudaErrorUnknown);
         /* one byte is enough to tell device memory; all of them have to be in it */
         const auto on_device = [&](const void *p) { return find(static_cast<const char *>(p), 1); };
         const auto good = [&](const void *p, bool device) {
@@ -814,7 +836,7 @@ struct Machine {
     void run(const char *name, const void *function, unsigned bound, const Shape &shape,
              void (*thread_body)(const void *), const void *of)
     {
-        if (result(why_not(function, bound, shape)) != cudaSuccess)
+        if (result(fails_now("launch") ? cudaErrorUnknown : why_not(function, bound, shape)) != cudaSuccess)
             return;
         kernel = name;
         body = thread_body;
@@ -1420,7 +1442,11 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribu
     return cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel), attribute, value);
 }
 
-inline cudaError_t cudaDeviceSynchronize() { return mdh::machine.result(true); }
+inline cudaError_t cudaDeviceSynchronize()
+{
+    return mdh::machine.result(!mdh::machine.fails_now("wait"), cudaErrorUnknown);
+}
+
 inline cudaError_t cudaDeviceReset() { return mdh::machine.result(true); }
 
 inline cudaError_t cudaStreamCreate(cudaStream_t *stream)
