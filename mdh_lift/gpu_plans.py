@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from emit.gpu_file import GpuFile, GpuPart, gpu_file
+from emit.gpu_file import GpuFile, GpuPart, RegionArray, RegionPart, gpu_file
 from emit.gpu_render import gpu_part
 from emit.request import KernelRequest
 from emit.targets import TARGETS, Target
@@ -96,12 +96,23 @@ class GpuPlan:
         )
 
     def candidate(self, point: Point, described: bool = False) -> Candidate:
-        """What a point would put into the source, and the file beside it."""
-        file = self.file(point, described)
+        """What a point would put into the source, and the file beside it.
+
+        Not ``described``, it has a data region as well, so that a search compares times without copies.
+        """
+        if described:
+            file, begin, end = self.file(point), "", ""
+        else:
+            part = self.part(point, described=False)
+            addresses = {b.name: b.base or b.name for b in self.lifted.nest.buffers}
+            arrays = [RegionArray(m.name, addresses[m.name], "copy") for m in part.memory if m.host]
+            region = RegionPart(f"{part.name}_times", part.title, tuple(arrays))
+            file = gpu_file(part.name, [part], self.target, [region])
+            begin, end = region.calls
         configurations = [to_json(c) for c in self.configurations(point)]
         return Candidate(
             file.header, file.call, kernels.after_text(self.lifted),
-            json.dumps(configurations, sort_keys=True), file.text,
+            json.dumps(configurations, sort_keys=True), file.text, begin, end,
         )  # fmt: skip
 
     def expression(self, point: Point) -> str:

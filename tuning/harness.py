@@ -127,6 +127,7 @@ class Candidate:
     """What would be spliced: functions, a call (nonzero = handled), and what to do after it.
 
     ``unit``: the text of a file of its own (for a GPU); ``kernel_text`` then declares what it has.
+    ``begin``, ``end``: statements between which arrays stay on the device, for times without copies.
     """
 
     kernel_text: str
@@ -134,6 +135,8 @@ class Candidate:
     after: str = ""
     configuration_json: str = "{}"
     unit: str = ""
+    begin: str = ""
+    end: str = ""
 
 
 ORIGINAL_ONLY = Candidate("", "0")  # builds the original by itself
@@ -177,6 +180,10 @@ def _inserted(subject: Subject, candidate: Candidate, path: bytes) -> bytes:
             _table(subject).encode(),
             _function(subject, "mdh_original", original),
             _function(subject, "mdh_candidate", call + nest),
+            _function(subject, "mdh_begin", candidate.begin.encode()),
+            _function(subject, "mdh_end", candidate.end.encode()),
+            _thunk(subject, "void mdh_begin_candidate", "mdh_begin").encode(),
+            _thunk(subject, "void mdh_end_candidate", "mdh_end").encode(),
             _thunk(subject, "void mdh_run_original", "mdh_original").encode(),
             _thunk(subject, "int mdh_run_candidate", "return mdh_candidate").encode(),
         ]

@@ -16,4 +16,6 @@ struct mdh_arg {
 extern const struct mdh_arg mdh_args[];
 extern const int mdh_arg_count;
 void mdh_run_original(void **mdh_slot) __attribute__((visibility("default")));
+void mdh_begin_candidate(void **mdh_slot); /* from here on its arrays stay where it computes, until the end */
+void mdh_end_candidate(void **mdh_slot);
 int mdh_run_candidate(void **mdh_slot); /* nonzero: the kernel ran, zero: it declined and the original ran */

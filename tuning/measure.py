@@ -194,8 +194,11 @@ def run_bench(
     data: str = "exact",
     seed: int = 1,
     wall: float = 0.0,
+    resident: bool = False,
 ) -> Outcome:
     """One timing process: ``which`` 1 original, 2 candidate, 3 both in turn.
+
+    ``resident``: times of a candidate for a GPU are those with its arrays on the device already.
 
     ``data`` of an ok outcome: ``times`` [[original, candidate], ...], ``first`` (digest, inexact,
     seconds of the first run of each).  ``declined`` and ``cut_off`` are outcomes too.
@@ -211,6 +214,7 @@ def run_bench(
         "hard": hard or 4 * seconds,
         "limit": cut_off if math.isfinite(cut_off) else 0,
         "warm": int(bench.toolchain.accelerator is not None),
+        "resident": int(resident and bool(which & 2)),
     }
     text = case_text(0, "bench", subject, sizes, settings)
     if text is None:

@@ -283,9 +283,14 @@ class _Tuner:
 
     def _check(self, program: str, cases: Sequence[Case]) -> Outcome:
         """Whether the cases compare equal; declining is no fault at a small size."""
-        allowed = 5.0 + 2 * self.original.process_seconds + 12 * self.original.seconds
+        allowed = self._start_seconds + 2 * self.original.process_seconds + 12 * self.original.seconds
         seconds = min(self.bench.limits.run_seconds, allowed)
         return verify(self.bench, self.subject, program, cases, seconds=seconds).outcome
+
+    @property
+    def _start_seconds(self) -> float:
+        """A program has so long beside its own work: drivers start slowly, and OpenCL compiles."""
+        return 5.0 if self.bench.toolchain.accelerator is None else 60.0
 
     def _case_at_size(self) -> Case:
         s = self.settings
@@ -303,7 +308,7 @@ class _Tuner:
     def _time(self, program: str, cut_off: float) -> Outcome:
         slowest = cut_off if math.isfinite(cut_off) else 20 * self.original.seconds
         alone = self.settings.budget.nothing  # nothing to compare it with: one run, for its digest
-        wall = 5.0 + 2 * self.original.process_seconds + 10 * slowest
+        wall = self._start_seconds + 2 * self.original.process_seconds + 10 * slowest
         with self.bench.measuring():
             return run_bench(
                 self.bench,
@@ -317,6 +322,7 @@ class _Tuner:
                 data=_exact_data(self.settings),
                 seed=self.settings.seed,
                 wall=min(self.bench.limits.run_seconds, wall),
+                resident=self.bench.toolchain.accelerator is not None,
             )
 
     # ----------------------------------------------------------------------- the end of a search
