@@ -244,9 +244,10 @@ def prepare(
         _test_legality(nest, formed.programs, formed.configurations(default), machine.model)
     else:
         exact = nest.lifted.nest.directive.fp == "exact"
-        toolchain = replace(toolchain, accelerator=accelerator(target, toolchain.cc, exact))
+        by = accelerator(target, toolchain.cc, exact)
+        toolchain = replace(toolchain, accelerator=by)
         limits = _GPU_LIMITS
-        plan = gpu_plan(nest.lifted, target, params, lines, known)
+        plan = gpu_plan(nest.lifted, target, params, lines, known, by.limits)
         chosen = plan.configurations(plan.default)
         _test_legality(nest, nest.lifted.programs, chosen, MODELS[target])
     jobs = options.config.tune.jobs or machine.cores

@@ -236,3 +236,24 @@ def test_file_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
     assert done.returncode == 2 and "error[MDH803]" in done.stderr
     assert path.read_bytes() == bare and (tmp_path / "f_opencl_mdh.h").read_text() == "/* mine */\n"
     assert not (tmp_path / "f_opencl_mdh.c").exists()
+
+
+def test_candidates_that_spill_are_not_run(tmp_path: Path) -> None:
+    """A compiler that reports, as ptxas does, that nothing fits into registers."""
+    _file(tmp_path, SUM.replace("n=60, m=70", "n=6, m=7"))
+    program = tmp_path / "spills.py"
+    program.write_text(
+        "import subprocess, sys\n"
+        f"done = subprocess.run([*{shlex.split(ON_CPU)!r}, *sys.argv[1:]])\n"
+        "for line in ('Compiling entry function \\'_Z17f_rows_0_mdh_k_0v\\' for \\'sm_90\\'',\n"
+        "             'Function properties for _Z17f_rows_0_mdh_k_0v',\n"
+        "             '    8 bytes stack frame, 24 bytes spill stores, 24 bytes spill loads',\n"
+        "             'Used 255 registers'):\n"
+        "    print('ptxas info    :', line, file=sys.stderr)\n"
+        "sys.exit(done.returncode)\n"
+    )
+    compiler = shlex.join([sys.executable, str(program)])
+    done = _gpu(tmp_path, "-v", "tune", "--target", "cuda", "--budget", "2ev", "f.c", CUDACXX=compiler)
+    assert "over_limits" in done.stderr and "bytes of registers are spilled" in done.stderr
+    verified = _gpu(tmp_path, "verify", "--target", "cuda", "f.c", CUDACXX=compiler)
+    assert verified.returncode == 0, "slow is not wrong"

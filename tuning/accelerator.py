@@ -19,7 +19,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from lowering.device import GENERIC_OPENCL, H100, Device
 from mdh_core.diagnostics import refuse
+from tuning import devices, ptxas
 
 _SECONDS = 60.0
 _PROBES = {
@@ -87,6 +89,7 @@ class Accelerator:
     variables  of the environment that its programs may see; a star at the end stands for any rest
     version    of the compiler, first line
     device     as the driver calls it
+    limits     of the device; None where they are not known
     """
 
     target: str
@@ -96,6 +99,7 @@ class Accelerator:
     variables: tuple[str, ...]
     version: str = ""
     device: str = ""
+    limits: Device | None = None
 
     def environment(self) -> dict[str, str]:
         """The variables of the present environment that programs may see."""
@@ -104,6 +108,11 @@ class Accelerator:
 
 def _matches(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+
+
+def why_not(by: Accelerator, text: str, said: str) -> str | None:
+    """Why a file does not fit the device, from what its compiler said (ptxas' report); None where it may."""
+    return None if by.limits is None else ptxas.why_not(ptxas.parsed(said, text), by.limits)
 
 
 def accelerator(target: str, cc: tuple[str, ...], exact: bool = False) -> Accelerator:
@@ -115,12 +124,22 @@ def accelerator(target: str, cc: tuple[str, ...], exact: bool = False) -> Accele
     compiler = tuple(shlex.split(os.environ.get("CUDACXX", "nvcc"))) if target == "cuda" else cc
     found = _accelerator(target, compiler, tuple(sorted(_environment(target).items())))
     contraction = ("-fmad=false",) if exact and target == "cuda" else ()
-    return replace(found, compile=(*found.compile, *contraction))
+    return replace(found, compile=(*found.compile, *contraction), limits=_limits(target))
 
 
 def _environment(target: str) -> dict[str, str]:
     asked = Accelerator(target, (), "", (), _VARIABLES[target])
     return asked.environment()
+
+
+def _limits(target: str) -> Device:
+    """Those of the device that a program will find; where it cannot be asked, of a usual one."""
+    number = os.environ.get("MDH_OPENCL_DEVICE", "0") if target == "opencl" else "0"
+    usual = H100 if target == "cuda" else GENERIC_OPENCL
+    return _described(target, int(number) if number.isdigit() else 0) or usual
+
+
+_described = cache(devices.this_device)
 
 
 @cache
@@ -134,7 +153,7 @@ def _accelerator(
                      help=_INSTALL[target])  # fmt: skip
     made = Accelerator(
         target,
-        (*compiler, "-O3", "-arch=native") if target == "cuda" else (*compiler, "-O2"),
+        (*compiler, "-O3", "-arch=native", "-Xptxas", "-v") if target == "cuda" else (*compiler, "-O2"),
         _SUFFIX[target],
         _cuda_libraries(compiler) if target == "cuda" else ("-lOpenCL",),
         _VARIABLES[target],

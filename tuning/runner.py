@@ -29,12 +29,14 @@ from typing import IO, Any
 import filelock
 import platformdirs
 
+from tuning.accelerator import why_not
 from tuning.harness import ORIGINAL_ONLY, Candidate, ScalarArg, Subject, driver_text, subject_text
 from tuning.toolchain import Toolchain, compiler_reason
 
 OUTPUT_CAP = 1 << 20
 RESULT_CAP = 16 << 20
 CACHE_CAP = 512 << 20
+_SAID = "unit.txt"  # beside a program: what the compiler of the candidate's own file said
 
 OK = "ok"
 COMPILE_FAILED = "compile_failed"
@@ -46,6 +48,7 @@ OUTPUT_FLOOD = "output_flood"
 DECLINED = "declined"  # the candidate's guard let the original run at the size to tune for
 CUT_OFF = "cut_off"  # much slower than the best so far; not measured to the end
 ORIGINAL_FAILED = "original_failed"  # the fault is the nest's or the input's, not the candidate's
+OVER_LIMITS = "over_limits"  # needs more registers than the device has
 NOT_GENERATED = "not_generated"  # no code exists for this configuration
 UNKNOWN = "unknown"  # replay: nothing is recorded for this configuration
 HARNESS_FAILED = "harness_failed"  # compiler missing, descriptor broken, ...
@@ -355,7 +358,7 @@ class Workbench:
         key = hashlib.sha256(driver_text() + b"\0".join(parts)).hexdigest()
         entry = self._cache.find(key)
         if entry is not None:
-            return Outcome(OK, data={"program": str(entry / "program"), "cached": True})
+            return self._built(entry, unit, cached=True)
         driver = self._driver()
         return self._compile(key, text, driver.data["object"], quote_dir, unit) if driver.ok else driver
 
@@ -398,9 +401,20 @@ class Workbench:
                     return Outcome(ended.killed, f"the compiler was stopped after {ended.seconds:.0f} s")
                 if ended.status != 0:
                     return Outcome(COMPILE_FAILED, compiler_reason(ended.stderr))
+                if "-c" in command:
+                    (made / _SAID).write_bytes(ended.stderr)
             headers = _dependencies(rule, str(source), self.toolchain.cwd)
             entry = self._cache.add(key, made, headers)
-        return Outcome(OK, data={"program": str(entry / "program"), "cached": False})
+        return self._built(entry, unit, cached=False)
+
+    def _built(self, entry: Path, unit: str, cached: bool) -> Outcome:
+        """``over_limits`` is why the device would run the program badly, if at all; empty otherwise."""
+        by, reason = self.toolchain.accelerator, None
+        if unit and by is not None:
+            with suppress(OSError):
+                reason = why_not(by, unit, (entry / _SAID).read_text("utf-8", "replace"))
+        data = {"program": str(entry / "program"), "cached": cached, "over_limits": reason or ""}
+        return Outcome(OK, data=data)
 
     def _unit(self, text: str, made: Path) -> tuple[list[list[str]], str]:
         """The command that compiles a candidate's own file, and the object that it makes."""

@@ -30,6 +30,7 @@ from tuning.runner import (
     NOT_GENERATED,
     OK,
     ORIGINAL_FAILED,
+    OVER_LIMITS,
     UNKNOWN,
     WRONG_RESULT,
     Outcome,
@@ -238,6 +239,9 @@ class _Tuner:
         outcome, times = built, empty
         if built.ok:
             self.made[canonical(point)] = (candidate, built.data["program"])
+        if built.ok and built.data["over_limits"] and not self.settings.budget.nothing:
+            outcome = Outcome(OVER_LIMITS, built.data["over_limits"])
+        elif built.ok:
             outcome, times = self._compare_and_time(built.data["program"], cut_off)
         seconds = quantile(times, _LOW_QUANTILE) if outcome.ok and times else math.inf
         evaluation = Evaluation(
