@@ -324,7 +324,8 @@ class GpuNestText(JoinedText):
                 self.own[loop.dim].append(_times(variable, loop.size))
                 if loop.size == 1:
                     context.innermost[loop.dim] = variable, loop.count or 1
-                    context.outer[loop.dim] = " + ".join(self.own[loop.dim][:-1]) or "0"
+            for d, (variable, _) in context.innermost.items():
+                context.outer[d] = " + ".join(x for x in self.own[d] if x != variable) or "0"
             self._set_indices()
             if clamp and self.clamped:
                 for d in self._loose:
