@@ -407,7 +407,7 @@ def test_matmul_in_tiles() -> None:
     assert text.count("__syncthreads();") == 2
     assert re.search(r"float acc(\[\d\])+;", text)
     assert len(re.findall(r"const float4 \w+ = \*\(const float4 \*\)&[AB]\[", text)) == 2
-    assert text.index("&B[") < text.index("+= (A_tile") < text.index("__syncthreads();")
+    assert text.index("&B[") < text.index("+= A_tile") < text.index("__syncthreads();")
     begin = text.index("if (k_1 + 8 <= k_size_int)")
     inner = text[begin : text.index("} else {", begin)]
     assert " A[" not in inner and " B[" not in inner
