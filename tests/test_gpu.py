@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from emit import gpu_nest_text, gpu_rows_text
+from emit.gpu_context import GpuContext
 from emit.gpu_render import GpuFile
+from emit.kernel_text import Names
 from frontend_c.read import CompileCommand, read
 from lifter.lift import lift
 from lowering import gpu, instructions
@@ -319,6 +321,22 @@ def test_indices_are_int(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert f"_size > {limit}" in text
         assert "long i" not in text[text.index("__global__") : text.index('extern "C"')].replace("long i_size", "")
         assert [d for d, _ in run_cuda([case], tmp_path)] == [done]
+
+
+def test_linear_indices_are_long() -> None:
+    """An index is multiplied with a stride that is, also where the stride is a number, or begins with one."""
+    p = EVERYTHING["bmatmul"]
+    for extents, strides in (
+        ((9, 512, 512), (262144, 512, 1)),
+        ((99999, 512, 512), ("262144L", "512L", 1)),
+        (("n", 7, 512), ("3584L", "512L", 1)),
+        ((9, "n", 512), ("512L*n", "512L", 1)),
+        ((9, 512, "n"), ("512L*n", "n", 1)),
+    ):
+        sizes = tuple(Affine.number(e) if isinstance(e, int) else Affine.of(e) for e in extents)
+        b = replace(p.buffers[0], extents=sizes)
+        context = GpuContext(replace(p, buffers=(b,)), Names(set()), narrow=True)
+        assert context.raw_place(b.name).strides == strides
 
 
 HISTOGRAMS = {
