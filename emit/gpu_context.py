@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -63,8 +64,9 @@ class GpuContext(Context):
         place = super().raw_place(buffer)
         if not self.narrow or _is_small(self.program.buffer(buffer)):
             return place
-        wide = tuple(f"{s}L" if isinstance(s, int) and s > 1 else s for s in place.strides)
-        return replace(place, strides=wide)
+        # a number stands first in a product, and the index before it
+        wide = (s if s in (0, 1) else re.sub(r"^(\d+)(?=$|\*)", r"\1L", str(s)) for s in place.strides)
+        return replace(place, strides=tuple(wide))
 
     def _integer(self, text: str, t: Type) -> str:
         own = any(p.name == text for p in self.program.params)  # those are `long`

@@ -124,6 +124,13 @@ class Kernels:
         self.helpers.append(f"{self.target.function}int {name}(int {parameter}) {{ return {value}; }}")
         return name
 
+    def helper_lines(self, wish: str, lines: Iterable[str]) -> str:
+        """A function of its own for this kernel, called ``{name}`` in its lines; its name."""
+        name = f"{self.name}_{len(self.done)}_{wish}"
+        rows = [line.format(name=name, function=self.target.function) for line in lines]
+        self.helpers += [row for row in rows if row not in self.helpers]
+        return name
+
     def note(self, name: str, text: str) -> str:
         """A constant of the host function that kernels may mention, too."""
         name = self.names.new(name)

@@ -26,11 +26,12 @@ from contextlib import ExitStack, contextmanager
 
 from emit.c_text import c_type, constant
 from emit.gpu_context import CELL_UNIT, INT_MAX, GpuContext, cell_of_thread
-from emit.gpu_joined_text import JoinedText
 from emit.gpu_kernels import Kernels, Known
+from emit.gpu_leaf_text import LeafText
 from emit.interface_text import size_text
 from emit.kernel_text import product_text, repeats_right
 from lowering.gpu import GpuNest, SharedTile, index_limit, split_of
+from lowering.instructions import Leaf, leaf_of
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
 from mdh_core.expr import Load, ScalarType, stmt_exprs, walk
@@ -41,7 +42,7 @@ LEAST_LIMIT = 1 << 26  # of a size, so that indices are `int` below it
 WRITTEN_OUT = 1024  # points of a thread that are written out at most
 
 
-class GpuNestText(JoinedText):
+class GpuNestText(LeafText):
     """Writes one nest as kernels."""
 
     def __init__(self, nest: GpuNest, context: GpuContext, kernels: Kernels) -> None:
@@ -66,6 +67,8 @@ class GpuNestText(JoinedText):
         )
         self.clamped = self.may_clamp and not self.rows
         self.variables: dict[Loop, str] = {}
+        self.plain = leaf_of(nest, kernels.target.name)
+        self.leaf = leaf_of(nest, kernels.target.name, nest.instruction)
 
     # ------------------------------------------------------------------ on the host
 
@@ -147,7 +150,7 @@ class GpuNestText(JoinedText):
             return {}
         sizes = [size_name(d.name) for d in dims if d.size.constant is None]
         tests = [f"{n} > {limit}" for n in sizes]
-        tests += [f"{blocks} > {INT_MAX}"] if counts else []
+        tests += [f"{blocks} > {INT_MAX}"] if counts and not self.kernels.target.limited else []
         if tests:
             self.out.add(f"if ({' || '.join(tests)}) return 0; /* indices are int */")
         return {n: names.new(f"{n}_int") for n in dict.fromkeys([*sizes, *counts])}
@@ -217,7 +220,7 @@ class GpuNestText(JoinedText):
         return " && ".join(tests)
 
     def _head(self, loop: Loop, name: str, first: str, start: str) -> str:
-        step = f"{name} += {loop.size}" if loop.size > 1 else f"{name}++"
+        step = _step(name, loop.size)
         condition = self._continues_at(loop, name, start)
         return f"for ({self.context.index_type} {name} = {first}; {condition}; {step})"
 
@@ -311,20 +314,22 @@ class GpuNestText(JoinedText):
         return self.gpu.inside[self.gpu.reduced :]
 
     @contextmanager
-    def _tile(self, clamp: bool = True) -> Iterator[None]:
-        """Loops over the local tile, and the cell's indices as names."""
+    def _tile(self, clamp: bool = True, leaf: Leaf | None = None) -> Iterator[None]:
+        """Loops over the local tile, and the cell's indices as names; with the steps of a leaf."""
         before = {d: list(terms) for d, terms in self.own.items()}
         at, local, context = dict(self.context.at), dict(self.context.local), self.context
         with ExitStack() as stack:
             for loop in self._tile_loops:
                 variable = self._variable(loop)
                 self.out.add("#pragma unroll")
-                head = f"for (int {variable} = 0; {variable} < {loop.count}; {variable}++)"
+                step = _step(variable, leaf.step(loop) if leaf else 1)
+                head = f"for (int {variable} = 0; {variable} < {loop.count}; {step})"
                 stack.enter_context(self.out.block(head))
                 self.own[loop.dim].append(_times(variable, loop.size))
                 if loop.size == 1:
                     context.innermost[loop.dim] = variable, loop.count or 1
-                    context.outer[loop.dim] = " + ".join(self.own[loop.dim][:-1]) or "0"
+            for d, (variable, _) in context.innermost.items():
+                context.outer[d] = " + ".join(x for x in self.own[d] if x != variable) or "0"
             self._set_indices()
             if clamp and self.clamped:
                 for d in self._loose:
@@ -382,9 +387,9 @@ class GpuNestText(JoinedText):
             if self.seeded:
                 exists = self._inside()
                 initials = [self.initial(c) for c in range(len(self.types))]
-                plain = all(isinstance(t, ScalarType) for t in self.types)
-                if exists and plain and self.clamped:
-                    initials = [f"{exists} ? {x} : 0" for x in initials]
+                zeros = [constant(0, t) for t in self.types if isinstance(t, ScalarType)]
+                if exists and len(zeros) == len(self.types) and self.clamped:
+                    initials = [f"{exists} ? {x} : {z}" for x, z in zip(initials, zeros, strict=True)]
                     exists = ""
                 with ExitStack() as stack:
                     if exists:
@@ -429,6 +434,12 @@ class GpuNestText(JoinedText):
             self._points(loops, clipped=clipped)
 
     def _points(self, loops: Sequence[Loop], clipped: bool) -> None:
+        wide = self.leaf if self.leaf is not None and self.leaf.is_wide else None
+        wide = wide if self.clamped and not clipped and not self.flags else None
+        if not loops and wide is not None:
+            with self._tile(clamp=False, leaf=wide):
+                self.write_leaf(wide, self._tile_loops)
+            return
         if not loops:
             with ExitStack() as stack:
                 own = self._clipped if clipped and self.clamped else []  # guards are about all dimensions
@@ -447,7 +458,8 @@ class GpuNestText(JoinedText):
         points = _product(x.count for x in (loop, *rest, *self._tile_loops))
         if loop.role == "unrolled" and not more and points <= WRITTEN_OUT:
             self.out.add("#pragma unroll")
-        with self.out.block(f"for (int {name} = 0; {name} < {loop.count}{more}; {name}++)"):
+        step = _step(name, wide.step(loop) if wide else 1)
+        with self.out.block(f"for (int {name} = 0; {name} < {loop.count}{more}; {step})"):
             self._points(rest, clipped)
         self.own[d] = before
 
@@ -463,6 +475,10 @@ class GpuNestText(JoinedText):
                     stack.enter_context(out.block(""))
                     out.rows[-1] = "  " * (out.indent - 1) + "{"
                 out.add(*self.context.printer().statements(scalar.body))
+            if self.plain is not None and not self.flags:
+                single = self.leaf if self.leaf is not None and not self.leaf.is_wide else self.plain
+                self.write_single(single, self._cell_texts()[0])
+                return
             values = [self.context.scalar(e) for e in scalar.results]
             if self.function is None:
                 exists = self._inside() if self.clamped else ""
@@ -517,6 +533,10 @@ def _operands(program: MdhProgram) -> set[str]:
     """Buffers that the scalar function reads."""
     nodes = (n for e in (*stmt_exprs(program.hom.scalar.body), *program.hom.scalar.results) for n in walk(e))
     return {a.buffer for a in program.inp.accesses} | {n.buffer for n in nodes if isinstance(n, Load)}
+
+
+def _step(variable: str, size: int) -> str:
+    return f"{variable} += {size}" if size > 1 else f"{variable}++"
 
 
 def _times(text: str, size: int) -> str:

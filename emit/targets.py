@@ -31,6 +31,7 @@ class Target:
     byte      type of the elements of arrays of truth values
     reserved  words of the language that names of the nest cannot be
     aligned   whether vectors in memory must be aligned as such
+    limited   whether a launch checks that its blocks can be counted by an int
     warp      threads that exchange values of registers; 0: none that are known to
     shuffle   the ``value`` of the lane that lies ``step`` further, among ``width``
     """
@@ -51,6 +52,7 @@ class Target:
     byte: str
     reserved: frozenset[str]
     aligned: bool
+    limited: bool
     warp: int
     shuffle: str
 
@@ -99,6 +101,7 @@ CUDA = Target(
     | _VECTORS
     | {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"},
     aligned=True,
+    limited=True,
     warp=32,
     shuffle="__shfl_down_sync(0xffffffffu, {value}, {step}, {width})",
 )
@@ -124,6 +127,7 @@ OPENCL = Target(
         "write_only",
     },
     aligned=False,
+    limited=False,
     warp=0,  # sub-groups are optional
     shuffle="",
 )  # fmt: skip

@@ -132,6 +132,7 @@ class GpuNest:
     threads  loops whose iterations are the threads of a block, slowest first
     around   sequential loops over concatenated dimensions, outside of everything else
     inside   reduced loops, then those of the local tile
+    instruction  name of the row that computes the innermost part; empty: a plain one
     resident blocks that a multiprocessor should have room for: what registers a thread may have
     """
 
@@ -142,6 +143,7 @@ class GpuNest:
     inside: tuple[Loop, ...] = ()
     tiles: tuple[SharedTile, ...] = ()
     resident: int = 1
+    instruction: str = ""
 
     @property
     def unit(self) -> int:
@@ -271,6 +273,7 @@ def _nest(
         tuple(around),
         tuple(inside),
         resident=c.resident,
+        instruction=c.instruction,
     )
     return replace(nest, tiles=_tiles(nest, c, model, device))
 

@@ -11,6 +11,7 @@
     pad_<b>       elements behind each row of the copy
     swizzle_<b>   "bits,base,shift": where the cells of the copy are (lowering.swizzle)
     vector_<b>    neighbours that are copied with one instruction
+    instruction   row of lowering.instructions that computes the innermost part, where it fits
     stages        2: what is copied next is read while the current copies are used
     resident      blocks that a multiprocessor should have room for: with more, a thread has fewer registers
 
@@ -100,7 +101,7 @@ def gpu_configuration(
     c = make(program, model, table, tuple(order), assign, memory, reduced, padding=pads)
     swizzles = [(b, read_swizzle(str(point[f"swizzle_{b}"]))) for b in memory if f"swizzle_{b}" in point]
     swizzle = tuple((b, (s.bits, s.base, s.shift)) for b, s in swizzles if s.bits)
-    c = replace(c, swizzle=swizzle)
+    c = replace(c, swizzle=swizzle, instruction=str(point.get("instruction", "")))
     return replace(c, vectors=vectors, stages=_number(point, "stages"), resident=_number(point, "resident"))
 
 

@@ -23,6 +23,7 @@ buffer is larger than the last of them (the caches stand for no region of their 
 in shared memory lie in different banks.  ``vectors`` (neighbours that a thread copies with one instruction,
 by buffer) and ``stages`` (2: the next copies are on their way while the current ones are used) say how the
 threads of a block make such copies; ``resident`` is how many blocks a multiprocessor should have room for.
+``instruction`` names the row of ``lowering.instructions`` that computes the innermost part.
 ``swizzle`` (by buffer: bits, base, shift) refines D4 as ``padding`` does; see ``lowering.swizzle``.
 
 A *level* ``(l, d)`` is partitioning layer ``l`` (0 .. L-1, outermost first) of dimension ``d`` (0 .. D-1,
@@ -79,6 +80,7 @@ class Configuration:
     stages: int = 1
     resident: int = 1
     swizzle: tuple[tuple[str, tuple[int, int, int]], ...] = ()
+    instruction: str = ""
 
     def part_size(self, level: Level) -> int:
         """Elements of dimension d in one part of the level."""

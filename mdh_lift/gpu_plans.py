@@ -22,6 +22,7 @@ from emit.targets import TARGETS, Target
 from lifter.lift import LiftedNest
 from lowering.device import GENERIC_OPENCL, H100, Device
 from lowering.gpu_point import gpu_configuration, gpu_default, gpu_space
+from lowering.instructions import TABLE
 from lowering.machine import CUDA, OPENCL, SystemModel, this_machine
 from lowering.parameters import Configuration, to_json, why_not_legal
 from lowering.point import Point, own_values
@@ -133,6 +134,8 @@ class GpuPlan:
         nest, model = self.lifted.nest, MODELS[self.target.name]
         for program, c in zip(self.lifted.programs, self.configurations(point), strict=True):
             reason = why_not_legal(c, program, model)
+            if c.instruction and all(row.name != c.instruction for row in TABLE):
+                reason = f"there is no instruction called `{c.instruction}`"
             if reason is not None and point != self.default:
                 raise refuse("MDH418", f"the configuration is not legal: {reason}", nest.directive_span)
         configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())

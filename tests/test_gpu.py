@@ -15,19 +15,28 @@ from pathlib import Path
 import pytest
 
 from emit import gpu_nest_text, gpu_rows_text
+from emit.gpu_context import GpuContext
 from emit.gpu_file import GpuFile
+from emit.kernel_text import Names
 from frontend_c.read import CompileCommand, read
 from lifter.lift import lift
-from lowering import gpu
+from lowering import gpu, instructions
 from lowering.device import GENERIC_OPENCL, H100
 from lowering.gpu_point import gpu_configuration, gpu_default, gpu_space
+from lowering.instructions import (
+    TENSOR_DOUBLE,
+    Instruction,
+    elements,
+    product_of,
+    why_not_an_instruction,
+)
 from lowering.machine import CUDA as CUDA_MODEL
 from lowering.machine import CUDA_WRP, GENERIC, SystemModel
 from lowering.machine import OPENCL as OPENCL_MODEL
 from lowering.parameters import random_configuration, why_not_legal
 from lowering.swizzle import Swizzle, why_not_bijective
 from mdh_core.evaluate import Value
-from mdh_core.expr import INT64, Affine
+from mdh_core.expr import FLOAT, INT64, Affine
 from mdh_core.interpreter import BufferValue, integers, run
 from mdh_core.ir import MdhProgram, Param
 from mdh_core.source import SourceFile
@@ -180,6 +189,122 @@ def test_swizzled_copies(swizzle: str, tmp_path: Path) -> None:
     check_cuda(cases, tmp_path)
 
 
+# --------------------------------------------------------------------------- instructions
+
+
+def _outer_product() -> Instruction:
+    """Two rows and two columns at once, as statements."""
+    text = tuple(f"{{c{2 * r + c}}} += {{a{r}}} * {{b{c}}};" for r in range(2) for c in range(2))
+    parts = elements(2, 1), elements(1, 2), elements(2, 2)
+    return Instruction("outer", (2, 2, 1), *product_of(FLOAT), *parts, text)
+
+
+def _two_products() -> Instruction:
+    """Two points of a cell at once, by a function."""
+    body = "{function}float {name}(float c, float a, float b, float d, float e) {{ return c + a*b + d*e; }}"
+    parts = elements(1, 2), elements(2, 1), elements(1, 1)
+    text = ("{c0} = {name}({c0}, {a0}, {b0}, {a1}, {b1});",)
+    return Instruction("two", (1, 1, 2), *product_of(FLOAT), *parts, text, helper=(body,))
+
+
+def _of_a_warp() -> Instruction:
+    """What the tensor cores' instruction does, in single precision, with values of other lanes."""
+    text = tuple(
+        f"for (int q = 0; q < 4; q++) {{{{ const float x = __shfl_sync(0xffffffffu, {{a0}}, {{lane}}/4*4 + q);"
+        f" {{c{r}}} += x * __shfl_sync(0xffffffffu, {{b0}}, ({{lane}} % 4*2 + {r})*4 + q); }}}}"
+        for r in range(2)
+    )
+    value, combine = product_of(FLOAT)
+    return replace(TENSOR_DOUBLE, name="warp", value=value, combine=combine, text=text)
+
+
+INSTRUCTIONS: dict[str, tuple[Instruction, dict[str, int | str], str]] = {
+    "outer": (_outer_product(), {"threads_i": 2, "threads_j": 2, "rows_i": 4, "rows_j": 2}, r"i_r \+ 1\]\[j_r \+ 1\] \+="),
+    "outer apart": (_outer_product(), {"threads_i": 2, "rows_i": 2, "rows_j": 2, "groups_j": 2}, r"j_r_2 \+ 1\] \+="),
+    "two": (_two_products(), {"threads_i": 4, "threads_j": 4}, r"kernel_0_two\(acc, "),
+    "two of a tile": (_two_products(), {"threads_j": 4, "rows_i": 2}, r"kernel_0_two\(acc\[i_r\], "),
+    "warp": (_of_a_warp(), {"threads_i": 8, "threads_j": 4, "rows_j": 2}, r"j_r \+ 1\] \+= x"),
+    "warps": (_of_a_warp(), {"threads_i": 16, "threads_j": 4, "rows_j": 2, "groups_i": 2, "groups_j": 2}, r"j_r_2 \+ 1\] \+= x"),
+}
+
+
+@pytest.mark.parametrize("which", INSTRUCTIONS)
+def test_instructions_are_rows(which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row more, and nothing else, is emitted and does what the interpreter does."""
+    row, point, written = INSTRUCTIONS[which]
+    assert why_not_an_instruction(row) is None
+    monkeypatch.setattr(instructions, "TABLE", (*instructions.TABLE, row))
+    rng = random.Random(which)
+    cases: list[Checked] = []
+    while len(cases) < 4:
+        case, expected = _case(EVERYTHING[("matmul", "matmul_t")[len(cases) % 2]], rng, CUDA_MODEL, "default")
+        p = case.program
+        sizes = p.sizes({n: v for n, v in case.params.items() if isinstance(v, int)})
+        if sizes["k"] < 7 or min(sizes.values()) < 1:
+            continue
+        shared = {f"share_{b}": len(cases) // 2 for b in ("A", "B")}
+        full = {"fast": "j", "chunk_k": 4, "rows_k": 4, "instruction": row.name, **point, **shared}
+        cases.append((replace(case, configuration=gpu_configuration(p, CUDA_MODEL, sizes, full)), expected))
+        text = file_of(cases[-1][0], "kernel", CUDA).text
+        assert re.search(written, text), text
+    check_cuda(cases, tmp_path)
+
+
+def test_instructions_that_do_not_fit() -> None:
+    """Another layout of the results, another order under fp(exact), another function: the plain leaf."""
+    p = _with_parameters(EVERYTHING["matmul"])
+    large = {d.name: 64 for d in p.hom.dims}
+
+    def name_of(p: MdhProgram, row: Instruction, point: dict[str, int | str], target: str = "cuda") -> str:
+        full = {"fast": "j", "chunk_k": 4, "rows_k": 4, "instruction": row.name, **point}
+        c = gpu_configuration(p, CUDA_MODEL, large, full)
+        nest = gpu.lower_gpu(p, c, CUDA_MODEL, H100).stages[0]
+        assert isinstance(nest, gpu.GpuNest)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(instructions, "TABLE", (*instructions.TABLE, row))
+            leaf = instructions.leaf_of(nest, target, row.name)
+        return leaf.instruction.name if leaf else ""
+
+    warp: dict[str, int | str] = {"threads_i": 8, "threads_j": 4, "rows_j": 2}
+    assert name_of(p, _of_a_warp(), warp) == "warp"
+    assert name_of(p, _of_a_warp(), warp, "opencl") == "fma_float"
+    assert name_of(p, _of_a_warp(), {**warp, "fast": "i"}) == "fma_float"
+    assert name_of(p, _of_a_warp(), {**warp, "threads_j": 8}) == "fma_float"
+    assert name_of(p, _of_a_warp(), {**warp, "chunk_k": 2, "rows_k": 2}) == "fma_float"
+    assert name_of(p, _two_products(), {}) == "two"
+    assert name_of(replace(p, fp="exact"), _two_products(), {}) == "fma_float"
+    assert name_of(p, replace(_two_products(), c=elements(1, 2)), {}) == "fma_float"
+    assert name_of(p, TENSOR_DOUBLE, warp) == "fma_float"
+    jacobi = _with_parameters(EVERYTHING["prl"])
+    assert name_of(jacobi, _two_products(), {"fast": "i"}) == ""
+
+
+def test_tensor_cores(tmp_path: Path) -> None:
+    """Double precision: the row of the table compiles where nvcc is, and is what it says."""
+    text = "void f(int n, const double A[n][n], const double B[n][n], double C[n][n])\n{\n#pragma mdh\n"
+    text += "for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) { double s = 0;\n"
+    text += "for (int k = 0; k < n; k++) s += A[i][k] * B[k][j]; C[i][j] = s; }\n}\n"
+    (p,) = lift(read(SourceFile("f.c", text.encode()), CompileCommand()).nests[0]).programs
+    large = {d.name: 2048 for d in p.hom.dims}
+    point: dict[str, int | str] = {
+        "fast": "j", "threads_i": 16, "threads_j": 4, "rows_j": 2, "groups_i": 4, "groups_j": 4, "chunk_k": 8,
+        "rows_k": 8, "share_A": 1, "share_B": 1, "pad_A": 4, "pad_B": 4, "stages": 2, "vector_A": 2, "vector_B": 2,
+        "instruction": TENSOR_DOUBLE.name,
+    }  # fmt: skip
+    c = gpu_configuration(p, CUDA_MODEL, large, point)
+    file = file_of(Case(p, c, {}, {}, replace(GENERIC, model=CUDA_MODEL)), "kernel", CUDA)
+    assert file.text.count("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64") == 1
+    if shutil.which("nvcc") is not None:
+        (tmp_path / "k.cu").write_text(file.text)
+        line = ["nvcc", "-O3", "-arch=sm_90", "-cubin", "-Xptxas", "-v", str(tmp_path / "k.cu"), "-o", str(tmp_path / "k.cubin")]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        assert "0 bytes spill stores, 0 bytes spill loads" in done.stderr
+
+
+# --------------------------------------------------------------------------- indices
+
+
 def test_indices_are_int(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In nests of several dimensions; larger sizes are declined before anything is launched."""
     monkeypatch.setattr(gpu_nest_text, "LEAST_LIMIT", 1)
@@ -196,6 +321,22 @@ def test_indices_are_int(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         assert f"_size > {limit}" in text
         assert "long i" not in text[text.index("__global__") : text.index('extern "C"')].replace("long i_size", "")
         assert [d for d, _ in run_cuda([case], tmp_path)] == [done]
+
+
+def test_linear_indices_are_long() -> None:
+    """An index is multiplied with a stride that is, also where the stride is a number, or begins with one."""
+    p = EVERYTHING["bmatmul"]
+    for extents, strides in (
+        ((9, 512, 512), (262144, 512, 1)),
+        ((99999, 512, 512), ("262144L", "512L", 1)),
+        (("n", 7, 512), ("3584L", "512L", 1)),
+        ((9, "n", 512), ("512L*n", "512L", 1)),
+        ((9, 512, "n"), ("512L*n", "n", 1)),
+    ):
+        sizes = tuple(Affine.number(e) if isinstance(e, int) else Affine.of(e) for e in extents)
+        b = replace(p.buffers[0], extents=sizes)
+        context = GpuContext(replace(p, buffers=(b,)), Names(set()), narrow=True)
+        assert context.raw_place(b.name).strides == strides
 
 
 HISTOGRAMS = {
@@ -284,7 +425,7 @@ def test_matmul_in_tiles() -> None:
     assert text.count("__syncthreads();") == 2
     assert re.search(r"float acc(\[\d\])+;", text)
     assert len(re.findall(r"const float4 \w+ = \*\(const float4 \*\)&[AB]\[", text)) == 2
-    assert text.index("&B[") < text.index("+= (A_tile") < text.index("__syncthreads();")
+    assert text.index("&B[") < text.index("+= A_tile") < text.index("__syncthreads();")
     begin = text.index("if (k_1 + 8 <= k_size_int)")
     inner = text[begin : text.index("} else {", begin)]
     assert " A[" not in inner and " B[" not in inner
