@@ -81,7 +81,6 @@ CODES: dict[str, Code] = _rows(
     ("MDH414", "warning", "nest is not replaced because of a directive", "A call in place of the nest would not do the same: `omp for` and `acc loop` share out a loop among threads that run already, each of which would call; a region may run on a device; a directive above `#pragma mdh` may need a loop next. The nest is checked and shown, not spliced. `omp parallel for` and `acc parallel loop` start threads of their own."),
     ("MDH415", "warning", "assignment combines", "In Python, a function that declares its buffers with `out` and `inp` follows the MDH project: `=` into a cell that does not depend on a reduced dimension combines all values over that dimension, where plain Python would keep the last one. With `+=` and the like both mean the same.", 0),
     ("MDH416", "error", "array cannot be copied to a GPU", "A GPU has memory of its own: before the nest runs there, the part of each array that it touches is copied. Where an array is indexed with data and its size is not declared, that part is not known."),
-    ("MDH418", "error", "configuration is not legal", "A configuration that was given by hand breaks a constraint: of the tuning parameters, or of what a GPU's shared memory needs. A swizzle, for example, must put every cell into a place of its own."),
     ("MDH417", "error", "name means something else on a GPU", "Names of the nest stand in the kernels as they are. One is a word of CUDA C++ or OpenCL C, or a variable of the generated host function."),
     # 5xx freshness
     ("MDH501", "error", "splice is stale", "The source nest changed after the generated code was made from it. Run `mdh-lift` on the file again."),
@@ -96,6 +95,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH605", "warning", "tuning extra is not installed", "The search needs Kernel Tuner: `pip install mdh-lift[tune]`. The cost model's first choice is used instead.", 0),
     ("MDH606", "warning", "candidate was rejected", "A configuration failed to compile, crashed, took too long or gave a wrong result; it is recorded with its reason and never spliced.", 0),
     ("MDH607", "error", "no candidate survived", "Every configuration that was tried failed; the original is kept."),
+    ("MDH608", "error", "configuration is not legal", "A configuration that was given by hand breaks a constraint: of the tuning parameters, or of what a GPU's shared memory needs. A swizzle, for example, must put every cell into a place of its own."),
     # 7xx wrong result
     ("MDH701", "error", "wrong result", "The emitted code and the original disagree. It is never spliced. Please report this with the nest.", 3),
     ("MDH702", "error", "certificate is refuted", "An obligation of the certificate has a counterexample: the lifted steps or their stages do not do what the nest does. The code is never spliced. Please report this with the nest.", 3),

@@ -129,7 +129,7 @@ class GpuPlan:
         """For a file with other nests (``gpu_file``); ``described``: its comment names the configuration.
 
         Raises ``Refusal`` where arrays cannot be copied (MDH416), names mean something else (MDH417), or the
-        point is not legal (MDH418).
+        point is not legal (MDH608).
         """
         nest, model = self.lifted.nest, MODELS[self.target.name]
         for program, c in zip(self.lifted.programs, self.configurations(point), strict=True):
@@ -137,7 +137,7 @@ class GpuPlan:
             if c.instruction and all(row.name != c.instruction for row in TABLE):
                 reason = f"there is no instruction called `{c.instruction}`"
             if reason is not None and point != self.default:
-                raise refuse("MDH418", f"the configuration is not legal: {reason}", nest.directive_span)
+                raise refuse("MDH608", f"the configuration is not legal: {reason}", nest.directive_span)
         configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())
         request = KernelRequest(
             self.name,

@@ -634,10 +634,10 @@ def test_emit_for_a_gpu(tree: Path) -> None:
         (tree / "swizzle.json").write_text(json.dumps({"swizzle_B": swizzle}))
         done = run("emit", "product.c", "--target", "cuda", "--config", "swizzle.json")
         assert done.exit_code == code, swizzle
-        assert ("swizzles are bijections" in done.stderr) == ("MDH418" in done.stderr) == bool(code)
+        assert ("swizzles are bijections" in done.stderr) == ("MDH608" in done.stderr) == bool(code)
     (tree / "row.json").write_text('{"instruction": "mma_of_nobody"}')
     done = run("emit", "product.c", "--target", "cuda", "--config", "row.json")
-    assert (done.exit_code, "MDH418" in done.stderr) == (1, True)
+    assert (done.exit_code, "MDH608" in done.stderr) == (1, True)
 
     for target, word in (("cuda", "class"), ("opencl", "global"), ("cuda", "x_first")):
         (tree / "words.c").write_text(
