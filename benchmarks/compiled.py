@@ -198,7 +198,7 @@ def build(peer: str, prepared: Prepared, budget: str, directory: Path) -> tuple[
         _compile(flags, case, subject, _naive(case, subject), program)
         return [str(program), "candidate"], None
     point = _point(peer, prepared, budget)
-    _compile(GCC, case, subject, improve.candidate(prepared.work.plan, point), program)
+    _compile(GCC, case, subject, prepared.work.plan.candidate(point), program)
     return [str(program), "candidate"], point
 
 

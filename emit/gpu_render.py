@@ -1,27 +1,29 @@
-"""From steps and configurations to a file for a GPU: kernels, and a host function that the nest calls.
+"""From steps and configurations to a nest's part of a file for a GPU: kernels, and a host function.
 
     int name(scalars, host arrays)      1: all the work of the nest is done, 0: nothing was written
 
-The host function declines as an OpenMP kernel does (``emit.guards_text``), and where there is no device, not
-enough memory on it, or a call fails; why is told once on the standard error output.  What the nest touches of
-an array is copied to the device before the first step and what it writes is copied back behind the last
-one; so until then the original can run instead.  Memory on the device is kept from call to call.
+What the parts of a file have in common is in ``emit.gpu_file``.  The host function declines as an
+OpenMP kernel does (``emit.guards_text``), and where there is no device, not enough memory on it, or a call
+fails; why is told once on the standard error output.  What the nest touches of an array is copied to the
+device before the first step and what it writes is copied back behind the last one; so until then the
+original can run instead.  Memory on the device is kept from call to call.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from emit.c_text import Printer, affine_text, c_type
 from emit.empty_scan import empty_scan
-from emit.frames import template
 from emit.gpu_context import GpuContext
+from emit.gpu_file import DeviceArray, GpuFile, GpuPart, gpu_file
 from emit.gpu_kernels import GpuKernel, Kernels, Known, words
 from emit.gpu_nest_text import GpuNestText
+from emit.gpu_ranges import overlap_lines, ranges_of
 from emit.gpu_rows_text import write_histogram, write_scan, write_sequential
-from emit.guards_text import assumptions, guards_of, in_comment, reach_of
+from emit.guards_text import assumption_lines, assumptions, in_comment
 from emit.host_text import Leaf, Loops, largest_size, leaves
 from emit.interface_text import (
     argument,
@@ -31,8 +33,6 @@ from emit.interface_text import (
     fixed_names,
     interface,
     is_integer,
-    qualified,
-    scalar_parameter,
     size_lines,
     size_text,
     taken_names,
@@ -47,29 +47,23 @@ from lowering.loops import size_name
 from lowering.lower import HistogramNest
 from lowering.machine import SystemModel
 from mdh_core.diagnostics import refuse
-from mdh_core.expr import Function, Load, RecordType, Type, Var, stmt_exprs, straight_line, walk
-from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Size, Step, keeps_if_empty
+from mdh_core.expr import FLOAT, Binary, Call, Expr, Function, RecordType, Type, Var, stmt_exprs, walk
+from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Sequential, Size, Step
 from mdh_core.source import NO_SPAN, Span
 
-_OF_BUFFERS = ("device", "first", "last", "bytes", "memory")  # variables of the host function
-
-
-@dataclass(frozen=True, slots=True)
-class GpuFile:
-    """name, text of the file and of its header, and the call at the nest (nonzero: done)."""
-
-    name: str
-    text: str
-    header: str
-    call: str
-    kernels: tuple[GpuKernel, ...] = ()
+_OF_BUFFERS = ("device", "first", "last", "start", "end", "memory")  # variables of the host function
 
 
 def emit_gpu(request: KernelRequest, target: Target, model: SystemModel, device: Device) -> GpuFile:
-    """The file of a nest for a GPU.
+    """The file of one nest, named as its host function; raises as ``gpu_part``."""
+    return gpu_file(request.name, [gpu_part(request, target, model, device)], target)
+
+
+def gpu_part(request: KernelRequest, target: Target, model: SystemModel, device: Device) -> GpuPart:
+    """A nest's kernels and host function, for a file that may have others (``emit.gpu_file``).
 
     Raises ``Refusal`` (MDH416) where an array is indexed with data and its size is not known: it
-    cannot be copied.
+    cannot be copied; (MDH417) where a name means something else on the target.
     """
     steps = _plain_functions(distinct_sizes(request.steps, fixed_names(request)))
     placed = list(leaves(steps))
@@ -99,55 +93,47 @@ def emit_gpu(request: KernelRequest, target: Target, model: SystemModel, device:
     )
     body = _Body(request, model, device, kernels)
     body.write(steps)
-    ranges, unknown = _ranges(buffers, placed)
+    temporaries = [*request.temporaries, *body.temporaries]
+    used = words(kernels.host.rows)
+    mentioned = {k.name for kernel in kernels.done for k in kernel.parameters}
+    buffers = [b for b in buffers if b.name in mentioned or b.name in used]
+    ranges, unknown = ranges_of(buffers, placed)
     if unknown:
         headline = f"how much of `{unknown[0]}` is read is not known: it cannot be copied to a GPU"
         place = _place_of(unknown[0], placed)
         raise refuse("MDH416", headline, place, help="declare the array with its size")
-    guards = guards_of(request, placed, buffers, written, names)
-    temporaries = [*request.temporaries, *body.temporaries]
-    used = words([*kernels.host.rows, *guards])
-    mentioned = {k.name for kernel in kernels.done for k in kernel.parameters}
-    buffers = [b for b in buffers if b.name in mentioned or b.name in used]
+    assumed = assumption_lines(request, placed)
+    overlaps = overlap_lines(buffers, written, request.noalias)
     memory = [_memory(b, written) for b in buffers]
-    memory += [_temporary(b, body.count(b)) for b in temporaries if b.name in mentioned]
-    about = [row for b in buffers for row in ranges[b.name]]
-    used |= words([*about, *(m["bytes"] for m in memory)])
-    sizes = [line for name, line in size_lines(placed).items() if name in used | words(kernels.host.rows)]
+    memory += [DeviceArray(b.name, c_type(b.type), body.count(b)) for b in temporaries if b.name in mentioned]
+    about = [*assumed, *(row for b in buffers for row in ranges[b.name]), *overlaps]
+    used |= words([*about, *(m.count for m in memory)])
+    sizes = [line for name, line in size_lines(placed).items() if name in used]
     used |= words(sizes)
     params = [q for q in params if q.name in used]
-    notes = [*request.notes, *assumptions(request, guards, [])]
-    arguments = [*map(scalar_parameter, params), *(_pointer(b, written) for b in buffers)]
-    file = f"{request.name}{target.suffix}"
-    prototype = f"int {request.name}({', '.join(arguments) or 'void'})"
-    text = template(f"{target.name}{target.suffix}.j2").render(
-        name=request.name,
-        file=file,
-        title=f"{request.nest}, generated by mdh-lift" + (f" from {request.lines}" if request.lines else ""),
-        notes=[in_comment(line) for line in notes],
-        records=[_record_text(r) for r in records],
-        functions=[row for f in own for row in _function_rows(f, own, kernels)],
-        kernels=[kernels.declaration(k) for k in kernels.done],
-        kernel_names=[k.name for k in kernels.done],
-        prototype=prototype,
-        sizes=sizes,
-        guards=guards,
-        ranges=about,
-        bounded=any("mdh_least(" in row or "mdh_greatest(" in row for row in about),
-        memory=memory,
-        body=kernels.host.rows,
-        doubles=any("double" in row for k in kernels.done for row in kernels.declaration(k)),
-        build_options="-cl-fp32-correctly-rounded-divide-sqrt",
-        exact=any(leaf.fp == "exact" for leaf, _ in placed if isinstance(leaf, MdhProgram)),
-    )  # fmt: skip
-    text = re.sub(r"\n{3,}", "\n\n", text)
-    header = template("gpu.h.j2").render(name=request.name, prototype=prototype)
+    arguments = [*map(_scalar, params), *(_pointer(b, written) for b in buffers)]
     given = [*map(argument, params), *(_given(b, written) for b in buffers)]
     # a structure may be packed or aligned in a way that is not known here
     records_of = [(b.base or b.name, b.type.size) for b in buffers if isinstance(b.type, RecordType)]
     fits = [f"sizeof *({at}) == {size}" for at, size in records_of]
-    call = " && ".join([*fits, f"{request.name}({', '.join(given)})"])
-    return GpuFile(request.name, text, header, call, tuple(kernels.done))
+    programs = [leaf for leaf, _ in placed if isinstance(leaf, MdhProgram)]
+    return GpuPart(
+        name=request.name,
+        title=request.nest + (f", {request.lines}" if request.lines else ""),
+        notes=tuple(map(in_comment, (*request.notes, *assumptions(request, [*assumed, *overlaps], [])))),
+        prototype=f"int {request.name}({', '.join(arguments) or 'void'})",
+        call=" && ".join([*fits, f"{request.name}({', '.join(given)})"]),
+        records=tuple((r.name, _record_text(r)) for r in records),
+        functions=tuple((f.name, tuple(_function_rows(f, own, kernels))) for f in own),
+        kernels=tuple(kernels.done),
+        texts=tuple(tuple(kernels.declaration(k)) for k in kernels.done),
+        head=(*sizes, *about),
+        memory=tuple(memory),
+        body=tuple(kernels.host.rows),
+        exact=any(p.fp == "exact" for p in programs),
+        rounded=any(_divides(leaf) for leaf, _ in placed),
+        span=placed[0][0].span,
+    )
 
 
 # --------------------------------------------------------------------------- steps
@@ -259,75 +245,14 @@ class _Body:
 # --------------------------------------------------------------------------- memory
 
 
-def _memory(b: Buffer, written: set[str]) -> dict[str, str]:
-    t = qualified(b, written)
-    return {
-        "name": b.name, "type": c_type(b.type), "written": "1" if b.name in written else "",
-        "bytes": f"({b.name}_last - {b.name}_first + 1)*sizeof({c_type(b.type)})", "host": t,
-    }  # fmt: skip
+def _memory(b: Buffer, written: set[str]) -> DeviceArray:
+    count = f"({b.name}_last - {b.name}_first + 1)"
+    return DeviceArray(b.name, c_type(b.type), count, host=True, written=b.name in written)
 
 
-def _temporary(b: Buffer, count: str) -> dict[str, str]:
-    return {
-        "name": b.name, "type": c_type(b.type), "written": "", "host": "",
-        "bytes": f"{count}*sizeof({c_type(b.type)})",
-    }  # fmt: skip
-
-
-def _ranges(
-    buffers: Sequence[Buffer], placed: list[tuple[Leaf, Loops]]
-) -> tuple[dict[str, list[str]], list[str]]:
-    """Per buffer the lines that find which elements the nest touches; where that cannot be known."""
-    found: dict[str, list[str]] = {}
-    unknown: list[str] = []
-    for b in buffers:
-        rows = found[b.name] = []
-        first, last = f"{b.name}_first", f"{b.name}_last"
-        own: list[str] = []
-        simple: tuple[str, str] | None = None  # one range, without a condition
-        for leaf, loops in placed:
-            if all(x.name != b.name for x in leaf.buffers):
-                continue
-            ends = reach_of(b, [(leaf, loops)], inside=True)
-            if ends is None or (b.extents[:1] == (None,) and _is_conditional(leaf, b.name)):
-                unknown.append(b.name)
-                break
-            lows, highs = ends
-            moves = [f"if ({x} < {first}) {first} = {x};" for x in lows]
-            moves += [f"if ({x} > {last}) {last} = {x};" for x in highs]
-            if not moves:
-                continue
-            test = _runs(leaf, loops, b.name)
-            box = isinstance(leaf, MdhProgram) and not leaf.hom.domain  # else it may have no points
-            alone = box and not own and not test and len(lows) == len(highs) == 1
-            simple = (lows[0], highs[0]) if alone else None
-            own += [f"if ({test}) {{", *(f"  {m}" for m in moves), "}"] if test else moves
-        if simple is not None:
-            rows.append(f"const long {first} = {simple[0]}, {last} = {simple[1]};")
-            continue
-        rows += [f"long {first} = 0x7fffffffffffffffL, {last} = -1;", *own]
-        rows.append(f"if ({last} < {first}) {first} = 0, {last} = -1;")
-    return found, unknown
-
-
-def _runs(leaf: Leaf, loops: Loops, buffer: str) -> str:
-    """When a leaf touches a buffer at all; empty: always."""
-    if isinstance(leaf, Sequential):
-        sizes = [largest_size(x.size, loops[:k]) for k, x in enumerate(loops)]
-        return " && ".join(f"{size_text(s)} > 0" for s in sizes if s.constant is None)
-    stores = [s for s in leaf.out.stores if s.buffer == buffer]
-    ends = [*(e for e in leaf.out.initial if e is not None), *(s.value for s in leaf.out.stores)]
-    beside = any(isinstance(n, Load) and n.buffer == buffer for e in ends for n in walk(e))
-    # a cell to which nothing is added may not exist
-    added = bool(stores) and all(keeps_if_empty(s, leaf.out.initial) for s in stores)
-    every = added or not (stores or beside)
-    dims = leaf.hom.dims if every else leaf.hom.dims_of("cc", "ps")
-    sizes = [largest_size(x.size, loops[:k]) for k, x in enumerate(loops)]
-    sizes += [largest_size(d.size, loops) for d in dims]
-    tests = [f"({size_text(s)}) > 0" for s in sizes if s.constant is None]
-    if any(s.constant == 0 for s in sizes):
-        return "0"
-    return " && ".join(dict.fromkeys(tests))
+def _scalar(p: Param) -> str:
+    """A parameter; of a type that needs no declaration, which the header would not have."""
+    return f"long {p.name}" if is_integer(p) else f"{c_type(p.type)} {p.name}"
 
 
 def _given(b: Buffer, written: set[str]) -> str:
@@ -342,13 +267,6 @@ def _place_of(buffer: str, placed: list[tuple[Leaf, Loops]]) -> Span:
     accesses = [a for leaf in own if isinstance(leaf, MdhProgram) for a in leaf.inp.accesses]
     spans = [a.span for a in accesses if a.buffer == buffer] + [leaf.span for leaf in own]
     return next((span for span in spans if span != NO_SPAN), NO_SPAN)
-
-
-def _is_conditional(leaf: Leaf, buffer: str) -> bool:
-    """Whether what is read of a buffer may depend on data."""
-    if isinstance(leaf, Sequential):
-        return not straight_line(leaf.body)
-    return any(a.conditional for a in leaf.inp.accesses if a.buffer == buffer)
 
 
 def _pointer(b: Buffer, written: set[str]) -> str:
@@ -432,6 +350,19 @@ def _record_text(r: RecordType) -> str:
     if r.name.startswith("struct "):
         return f"{r.name} {{ {fields} }};"
     return f"typedef struct {{ {fields} }} {r.name};"
+
+
+def _divides(leaf: Leaf) -> bool:
+    """Whether there is a division or a root of single precision, which a device may round otherwise."""
+    exprs: list[Expr] = [e for f in leaf.functions for e in stmt_exprs(f.body)]
+    if isinstance(leaf, Sequential):
+        exprs += stmt_exprs(leaf.body)
+    else:
+        exprs += [*stmt_exprs(leaf.hom.scalar.body), *leaf.hom.scalar.results]
+        exprs += [*(e for e in leaf.out.initial if e is not None), *(s.value for s in leaf.out.stores)]
+    nodes = [n for e in exprs for n in walk(e)]
+    divided = any(isinstance(n, Binary) and n.op == "/" and n.type == FLOAT for n in nodes)
+    return divided or any(isinstance(n, Call) and "sqrt" in n.function for n in nodes)
 
 
 def _field_type(t: Type) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from emit.c_text import affine_text
 from emit.host_text import (
@@ -35,17 +35,8 @@ def guards_of(
     written: set[str],
     names: Names,
 ) -> list[str]:
-    lines = [f"if (!({condition})) return 0;" for condition in request.assume]
-    for leaf, loops in placed:
-        for assumed in leaf.assumptions if isinstance(leaf, MdhProgram) else ():
-            lines.append(f"if ({affine_text(extreme(assumed, {}, loops, False), {})} < 0) return 0;")
-    lines = list(dict.fromkeys(lines))
-    pairs = [
-        (a, b)
-        for k, a in enumerate(buffers)
-        for b in buffers[k + 1 :]
-        if (a.name in written or b.name in written) and _may_overlap(a, b, request.noalias)
-    ]
+    lines = assumption_lines(request, placed)
+    pairs = overlapping_pairs(buffers, written, request.noalias)
     reach = {b.name: reach_of(b, placed) for b in dict.fromkeys(x for pair in pairs for x in pair)}
     ranges: dict[str, tuple[str, str]] = {}
     for b in dict.fromkeys(x for pair in pairs for x in pair):
@@ -63,6 +54,27 @@ def guards_of(
         meet = f"{a_first} <= {b_last} && {b_first} <= {a_last}"
         lines.append(f"if ({meet}) return 0; /* {a.name} and {b.name} overlap */")
     return lines
+
+
+def assumption_lines(request: KernelRequest, placed: list[tuple[Leaf, Loops]]) -> list[str]:
+    """Lines that decline where what the directive or the analysis assumes of the scalars does not hold."""
+    lines = [f"if (!({condition})) return 0;" for condition in request.assume]
+    for leaf, loops in placed:
+        for assumed in leaf.assumptions if isinstance(leaf, MdhProgram) else ():
+            lines.append(f"if ({affine_text(extreme(assumed, {}, loops, False), {})} < 0) return 0;")
+    return list(dict.fromkeys(lines))
+
+
+def overlapping_pairs(
+    buffers: Sequence[Buffer], written: set[str], noalias: tuple[tuple[str, ...], ...]
+) -> list[tuple[Buffer, Buffer]]:
+    """Pairs of which one is written and nothing says that they do not overlap."""
+    return [
+        (a, b)
+        for k, a in enumerate(buffers)
+        for b in buffers[k + 1 :]
+        if (a.name in written or b.name in written) and _may_overlap(a, b, noalias)
+    ]
 
 
 def in_comment(line: str) -> str:

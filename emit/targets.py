@@ -78,7 +78,7 @@ CUDA = Target(
     byte="bool",
     reserved=_CPP
     | _VECTORS
-    | {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "kept", "devices"},
+    | {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"},
 )
 OPENCL = Target(
     name="opencl",

@@ -1,7 +1,8 @@
 """What a GPU allows: the limits that every mapping must keep, and the figures that a cost model needs.
 
 A description stands for a device that is not there: spaces are built, and code is emitted, without one.
-Figures are those of the vendors' data sheets and programming guides.
+Figures are those of the vendors' data sheets and programming guides.  ``tuning/devices.py`` reads the same
+from a device that is there.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Device:
     memory         bytes of global memory
     bandwidth      bytes per second of global memory
     peak           single-precision operations per second
+    arch           of the machine code, as nvcc calls it: ``sm_90``; empty where there is none
     """
 
     name: str
@@ -37,16 +39,20 @@ class Device:
     memory: int = 4 << 30
     bandwidth: float = 2.0e11
     peak: float = 4.0e12
+    arch: str = ""
 
 
 H100 = Device(
-    "H100", shared_most=227 << 10, processors=132, memory=80 << 30, bandwidth=3.35e12, peak=6.7e13
+    "H100", shared_most=227 << 10, processors=132, memory=80 << 30, bandwidth=3.35e12, peak=6.7e13,
+    arch="sm_90",
 )
 H200 = Device(
-    "H200", shared_most=227 << 10, processors=132, memory=141 << 30, bandwidth=4.8e12, peak=6.7e13
+    "H200", shared_most=227 << 10, processors=132, memory=141 << 30, bandwidth=4.8e12, peak=6.7e13,
+    arch="sm_90",
 )
 A100 = Device(
-    "A100", shared_most=163 << 10, processors=108, memory=40 << 30, bandwidth=1.555e12, peak=1.95e13
+    "A100", shared_most=163 << 10, processors=108, memory=40 << 30, bandwidth=1.555e12, peak=1.95e13,
+    arch="sm_80",
 )
 GENERIC_OPENCL = Device("OpenCL", block_threads=256, shared=32 << 10, shared_most=32 << 10, warp=1)
 DEVICES = {d.name.lower(): d for d in (H100, H200, A100, GENERIC_OPENCL)}

@@ -18,7 +18,7 @@ from mdh_lift.version import VERSION
 __version__ = VERSION
 
 _HOME = {
-    "Change": "pipeline",
+    "Change": "files",
     "FileReport": "pipeline",
     "Improvement": "improve",
     "NestReport": "pipeline",

@@ -18,6 +18,8 @@ import click
 from click.core import ParameterSource
 
 from frontend_c.directives import ACCEPTED
+from lifter.annotations import TARGETS
+from lowering.device import DEVICES
 from mdh_core.diagnostics import CODES
 from mdh_lift import verbs
 from mdh_lift.session import FORMATS, Session
@@ -188,6 +190,11 @@ write = click.option("-w", "--write", is_flag=True, help="Write the files instea
 force = click.option("--force", is_flag=True, help="Overwrite edited regions; splice without a speedup.")
 
 
+target = click.option(
+    "--target", type=click.Choice(TARGETS), help="What to emit for; default: as the nest says, or openmp."
+)
+
+
 def search_options(command: Callable[..., object]) -> Callable[..., object]:
     """The options of ``tune``, which the main job takes as well."""
     for option in reversed(
@@ -217,6 +224,7 @@ def _budget(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
 @click.argument("paths", nargs=-1, required=True, metavar="FILE[::FUNCTION[::LABEL]]...")
 @write
 @force
+@target
 @search_options
 @click.pass_context
 def lift_files(ctx: click.Context, /, **arguments: object) -> None:
@@ -244,18 +252,22 @@ def show(ctx: click.Context, paths: Sequence[str], form: str, stage: str) -> Non
 
 @verb("emit")
 @paths
-@click.option("--target", type=click.Choice(["openmp", "cuda", "opencl"]), default="openmp")
+@target
 @click.option(
     "--config", "configuration", metavar="FILE", help="Configuration as JSON; default: the cost model's."
 )
+@click.option(
+    "--device", type=click.Choice([*DEVICES, "this"]), help="The GPU to choose for; this: of this machine."
+)
 @click.pass_context
-def emit(ctx: click.Context, paths: Sequence[str], target: str, configuration: str | None) -> None:
+def emit(ctx: click.Context, /, **arguments: object) -> None:
     """The generated code of nests."""
-    ctx.exit(verbs.emit(_session(ctx), paths, target, configuration))
+    ctx.exit(verbs.emit(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
 @verb("tune")
 @paths
+@target
 @search_options
 @click.pass_context
 def tune(ctx: click.Context, /, **arguments: object) -> None:
@@ -265,24 +277,27 @@ def tune(ctx: click.Context, /, **arguments: object) -> None:
 
 @verb("verify")
 @paths
+@target
 @click.pass_context
-def verify(ctx: click.Context, paths: Sequence[str]) -> None:
+def verify(ctx: click.Context, /, **arguments: object) -> None:
     """Compare the original with the emitted code on many sizes and inputs."""
-    ctx.exit(verbs.verify(_session(ctx), paths))
+    ctx.exit(verbs.verify(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
 @verb("bench")
 @paths
+@target
 @click.pass_context
-def bench(ctx: click.Context, paths: Sequence[str]) -> None:
+def bench(ctx: click.Context, /, **arguments: object) -> None:
     """Measure original and result again, paired and interleaved; the ratio with its interval."""
-    ctx.exit(verbs.bench(_session(ctx), paths))
+    ctx.exit(verbs.bench(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
 @verb("splice")
 @paths
 @write
 @force
+@target
 @click.pass_context
 def splice(ctx: click.Context, /, **arguments: object) -> None:
     """Put the result of `tune` in place; print a diff, -w writes."""

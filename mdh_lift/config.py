@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from frontend_c.directives import ACCEPTED
+from lifter.annotations import TARGETS
 from tuning.budget import parse_budget
 
 NAMES = (".mdh-lift.toml", "mdh-lift.toml", "pyproject.toml")
@@ -40,6 +41,7 @@ class Tune(_Table, frozen=True):
     seed: int = 0
     min_speedup: float = 1.05
     jobs: int = 0  # 0: as many as there are cores
+    target: str = ""  # openmp, cuda, opencl; empty: the first of the nest's clause, without one openmp
 
 
 class Lift(_Table, frozen=True):
@@ -105,6 +107,10 @@ def load(file: Path | None) -> Config:
     for word in config.lift.accept:
         if word not in ACCEPTED:
             raise ConfigurationError(f"{file}: `lift.accept`: `{word}` is none of {', '.join(ACCEPTED)}")
+    if config.tune.target not in ("", *TARGETS):
+        raise ConfigurationError(
+            f"{file}: `tune.target`: `{config.tune.target}` is none of {', '.join(TARGETS)}"
+        )
     if config.splice.style != "inline":
         raise ConfigurationError(
             f"{file}: `splice.style` is `{config.splice.style}`; this version knows `inline`"

@@ -9,10 +9,12 @@ import re
 import secrets
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_core.source import SourceFile
+from mdh_lift.findings import Finding
 
 SUFFIXES = (".c", ".py")
 _DECORATED = re.compile(rb"^[ \t]*@[\w.]*\bmdh\b", re.MULTILINE)  # a cheap look at a Python file
@@ -62,25 +64,51 @@ def _is_decorated(path: str) -> bool:
 # --------------------------------------------------------------------------- replacing
 
 
-def write_atomic(path: str, data: bytes, expected_old: bytes) -> None:
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A file's content before and after (None: there is no file); equal where there is nothing to do.
+
+    ``beside``: changes of generated files that must come first; ``removed``: files to remove behind it.
+    """
+
+    path: str
+    old: bytes | None
+    new: bytes | None
+    findings: tuple[Finding, ...] = ()
+    beside: tuple[Change, ...] = ()
+    removed: tuple[Change, ...] = ()
+
+    @property
+    def all(self) -> tuple[Change, ...]:
+        """Those of them that change something, in the order in which they must be made."""
+        return tuple(c for c in (*self.beside, self, *self.removed) if c.old != c.new)
+
+
+def write_atomic(path: str, data: bytes, expected_old: bytes | None, like: str = "") -> None:
     """Replace the file's content in one step, and only where it still is ``expected_old``.
 
-    A temporary file beside it is written, synchronised and renamed; mode and owner are kept, a symbolic
-    link stays a link.  Raises ``Refusal`` MDH507 (changed meanwhile) or MDH803 (not writable); then the
-    file is as it was and no temporary file is left.
+    None: there is no such file yet; its mode is that of the file ``like``.  A temporary file beside it is
+    written, synchronised and renamed; mode and owner are kept, a symbolic link stays a link.  Raises
+    ``Refusal`` MDH507 (changed meanwhile) or MDH803 (not writable); then the file is as it was and no
+    temporary file is left.
     """
     target = Path(path).resolve()
     temporary = target.with_name(f".{target.name}.mdh-lift-{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         _sweep(target)
-        status = target.stat()
-        if not (_may_write(target) and _may_write(target.parent)):
+        status = target.stat() if expected_old is not None else Path(like).stat()
+        if not ((expected_old is None or _may_write(target)) and _may_write(target.parent)):
             raise PermissionError(errno.EACCES, "permission denied")
         _refuse_if_changed(path, target, expected_old)
         _write_synchronised(temporary, data, status)
         _refuse_if_changed(path, target, expected_old)
-        temporary.replace(target)
+        if expected_old is None:
+            os.link(temporary, target)  # fails where somebody else was quicker
+        else:
+            temporary.replace(target)
         _synchronise_directory(target.parent)
+    except FileExistsError:
+        raise _changed(path) from None
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise Refusal(Diagnostic("MDH803", f"`{path}` cannot be written: {reason}", file=path)) from None
@@ -89,13 +117,29 @@ def write_atomic(path: str, data: bytes, expected_old: bytes) -> None:
             temporary.unlink()
 
 
-def _refuse_if_changed(path: str, target: Path, expected_old: bytes) -> None:
-    if target.read_bytes() != expected_old:
-        raise Refusal(
-            Diagnostic(
-                "MDH507", f"`{path}` changed since it was read", file=path, help="run the command again"
-            )
-        )
+def remove(path: str, expected_old: bytes) -> None:
+    """Remove a file that still is ``expected_old``.  Raises ``Refusal`` MDH507 or MDH803."""
+    target = Path(path)
+    try:
+        _refuse_if_changed(path, target, expected_old)
+        if not _may_write(target.parent):
+            raise PermissionError(errno.EACCES, "permission denied")
+        target.unlink()
+        _synchronise_directory(target.parent)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise Refusal(Diagnostic("MDH803", f"`{path}` cannot be removed: {reason}", file=path)) from None
+
+
+def _refuse_if_changed(path: str, target: Path, expected_old: bytes | None) -> None:
+    if (target.read_bytes() if expected_old is not None or target.exists() else None) != expected_old:
+        raise _changed(path)
+
+
+def _changed(path: str) -> Refusal:
+    return Refusal(
+        Diagnostic("MDH507", f"`{path}` changed since it was read", file=path, help="run the command again")
+    )
 
 
 def _may_write(path: Path) -> bool:

@@ -2,25 +2,32 @@
 
 A point has the parameters of every program (``lowering.gpu_point``), those of the k-th (k > 0) with the
 suffix ``_atk``.  Programs are as they were lifted: neither fused nor with host loops in blocks, which pays on
-caches that a GPU does not have.
+caches that a GPU does not have.  A ``GpuPlan`` has what a search and its verdict ask of ``kernels.Plan``,
+but for an estimate of times: a search starts at the default.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from emit.gpu_render import GpuFile, emit_gpu
+from emit.gpu_file import GpuFile, GpuPart, gpu_file
+from emit.gpu_render import gpu_part
 from emit.request import KernelRequest
 from emit.targets import TARGETS, Target
 from lifter.lift import LiftedNest
 from lowering.device import GENERIC_OPENCL, H100, Device
-from lowering.gpu_point import gpu_configuration, gpu_default
+from lowering.gpu_point import gpu_configuration, gpu_default, gpu_space
 from lowering.machine import CUDA, OPENCL, SystemModel, this_machine
-from lowering.parameters import Configuration
+from lowering.parameters import Configuration, to_json
 from lowering.point import Point, own_values
+from lowering.space import Space
 from mdh_lift import iterations, kernels
+from tuning.harness import Candidate
 
 MODELS: Mapping[str, SystemModel] = {"cuda": CUDA, "opencl": OPENCL}
 USUAL: Mapping[str, Device] = {"cuda": H100, "opencl": GENERIC_OPENCL}  # where no device is named
@@ -33,18 +40,53 @@ class GpuPlan:
     lifted: LiftedNest
     target: Target
     device: Device
+    params: Mapping[str, int]
     sizes: tuple[dict[str, int], ...]
     lines: str = ""
     macros: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        """Of the host function, which other files see: with the name of the source file, as functions of
+        several files may have one name."""
+        nest = self.lifted.nest
+        stem = Path(self.lines.rpartition(":")[0]).stem
+        function = nest.function if stem in ("", nest.function) else f"{stem}_{nest.function}"
+        return kernels.kernel_name(function, nest.label)
 
     @property
     def default(self) -> Point:
         """The choice without a search."""
         point: Point = {}
         for k, (program, sizes) in enumerate(zip(self.lifted.programs, self.sizes, strict=True)):
-            suffix = f"_at{k}" if k else ""
-            point |= {n + suffix: v for n, v in gpu_default(program, self.device, sizes).items()}
+            point |= {n + _suffix(k): v for n, v in gpu_default(program, self.device, sizes).items()}
         return point
+
+    @property
+    def starts(self) -> list[Point]:
+        """Where a search begins: the default with a value for every parameter."""
+        return [{n: self.default.get(n, _plainest(n, values)) for n, values in self.space.parameters}]
+
+    @property
+    def space(self) -> Space:
+        """What is searched: the parameters of the programs with most points; others are as in the default."""
+        default = self.default
+        work = iterations.works(self.lifted.program, self.params)
+        ranked = sorted(range(len(work)), key=lambda k: -work[k])
+        chosen = {k for k in ranked[: kernels.TUNED] if work[k] >= kernels.MATTERS * sum(work)}
+        parameters: list[tuple[str, tuple[int | str, ...]]] = []
+        restrictions: list[str] = []
+        for k, (program, sizes) in enumerate(zip(self.lifted.programs, self.sizes, strict=True)):
+            if k not in chosen:
+                own = gpu_default(program, self.device, sizes)
+                parameters += [(n + _suffix(k), (v,)) for n, v in own.items()]
+                continue
+            space = gpu_space(program, self.device, sizes)
+            parameters += [(n + _suffix(k), values) for n, values in space.parameters]
+            restrictions += [_renamed(r, set(space.names), _suffix(k)) for r in space.restrictions]
+        names = {n for n, _ in parameters}
+        parameters += [(n, (v,)) for n, v in default.items() if n not in names]
+        return Space(tuple(parameters), tuple(restrictions))
 
     def configurations(self, point: Point) -> tuple[Configuration, ...]:
         return tuple(
@@ -52,12 +94,33 @@ class GpuPlan:
             for k, (program, sizes) in enumerate(zip(self.lifted.programs, self.sizes, strict=True))
         )
 
-    def file(self, point: Point) -> GpuFile:
-        """The file and its header; raises ``Refusal`` where arrays cannot be copied (MDH416)."""
+    def candidate(self, point: Point, described: bool = False) -> Candidate:
+        """What a point would put into the source, and the file beside it."""
+        file = self.file(point, described)
+        configurations = [to_json(c) for c in self.configurations(point)]
+        return Candidate(
+            file.header, file.call, kernels.after_text(self.lifted),
+            json.dumps(configurations, sort_keys=True), file.text,
+        )  # fmt: skip
+
+    def expression(self, point: Point) -> str:
+        """The lines of all programs, for people; the same at every point."""
+        return "\n".join(kernels.outline(self.lifted.program, kernels.expression))
+
+    def file(self, point: Point, described: bool = True) -> GpuFile:
+        """A file for this nest alone; raises as ``part``."""
+        part = self.part(point, described)
+        return gpu_file(part.name, [part], self.target)
+
+    def part(self, point: Point, described: bool = True) -> GpuPart:
+        """For a file with other nests (``gpu_file``); ``described``: its comment names the configuration.
+
+        Raises ``Refusal`` where arrays cannot be copied (MDH416) or names mean something else (MDH417).
+        """
         nest = self.lifted.nest
-        described = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())
+        configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())
         request = KernelRequest(
-            kernels.kernel_name(nest.function, nest.label),
+            self.name,
             f"{nest.function}::{nest.label}",
             self.lifted.program,
             self.configurations(point),
@@ -67,13 +130,13 @@ class GpuPlan:
             nest.directive.assume,
             (
                 *kernels.outline(self.lifted.program, lambda p: kernels.expression(p, "->", "o")),
-                *textwrap.wrap(described, 100),
+                *(textwrap.wrap(configuration, 100) if described else ()),
             ),
             self.lifted.temporaries,
             nest.params,
             self.macros,
         )
-        return emit_gpu(request, self.target, MODELS[self.target.name], self.device)
+        return gpu_part(request, self.target, MODELS[self.target.name], self.device)
 
 
 def gpu_plan(
@@ -86,4 +149,22 @@ def gpu_plan(
 ) -> GpuPlan:
     """A plan for values of the integer parameters; without a device, for a usual one."""
     sizes = iterations.sizes_at(lifted.program, params)
-    return GpuPlan(lifted, TARGETS[target], device or USUAL[target], sizes, lines, macros)
+    return GpuPlan(lifted, TARGETS[target], device or USUAL[target], params, sizes, lines, macros)
+
+
+def _plainest(name: str, values: tuple[int | str, ...]) -> int | str:
+    """What a point means that lacks a parameter: not copied, not padded, one thread, one row."""
+    return next((v for v in (0, 1) if v in values), values[-1])
+
+
+def _suffix(k: int) -> str:
+    return f"_at{k}" if k else ""
+
+
+def _renamed(restriction: str, names: set[str], suffix: str) -> str:
+    """A restriction about the parameters of the k-th program."""
+
+    def renamed(found: re.Match[str]) -> str:
+        return found[0] + suffix if found[0] in names else found[0]
+
+    return re.sub(r"[A-Za-z_]\w*", renamed, restriction, flags=re.ASCII) if suffix else restriction

@@ -8,27 +8,30 @@ The verdict is about the user's own compile command plus ``-fopenmp``; without o
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from certify.obligations import Certificate
+from emit.gpu_file import GpuPart
 from frontend_c.preprocess import CompileCommand, find_compiler
 from lowering.lower import lower
-from lowering.parameters import to_json, why_not_legal
+from lowering.machine import SystemModel, this_machine
+from lowering.parameters import Configuration, why_not_legal
 from lowering.point import Point
 from lowering.space import Space
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
+from mdh_core.ir import MdhProgram
 from mdh_core.laws import check_laws
 from mdh_core.source import NO_SPAN, SourceFile, Span
-from mdh_lift import certified, iterations, kernels, macros
+from mdh_lift import beside, certified, iterations, kernels, macros
 from mdh_lift import subject as subjects
 from mdh_lift.findings import Finding
+from mdh_lift.gpu_plans import MODELS, GpuPlan, gpu_plan
 from mdh_lift.pipeline import (
     FileReport,
     NestReport,
@@ -38,18 +41,21 @@ from mdh_lift.pipeline import (
     short_name,
     source_hash,
     splice_part,
+    target_of,
 )
 from mdh_lift.specials import specials_of
 from mdh_lift.splice import SplicePart
 from mdh_lift.version import VERSION
 from tuning import lock as locks
+from tuning.accelerator import accelerator
 from tuning.budget import Budget, parse_budget
 from tuning.fingerprint import fingerprint
-from tuning.harness import Candidate, Subject
+from tuning.harness import Subject
 from tuning.measure import Ratio
-from tuning.runner import COMPILE_FAILED, CUT_OFF, OK, WRONG_RESULT, Outcome, Toolchain, Workbench
+from tuning.runner import COMPILE_FAILED, CUT_OFF, OK, WRONG_RESULT, Limits, Outcome, Workbench
 from tuning.search import Evaluation
 from tuning.store import Context, Store, StoreError
+from tuning.toolchain import Toolchain
 from tuning.tune import Settings, TuneResult, Winner, text_hash, tune
 from tuning.verify import EXACT_DATA, Case, Thorough, VerifySummary, cases_for, size_ladder
 
@@ -64,6 +70,8 @@ _CERTIFIED = ("verify", "splice", "all")  # stages with a certificate
 _LAST = (3.0, 7)  # seconds and rounds of the last measurement
 _LAST_OF_VERIFY = (0.2, 1)
 _LAST_IF_FORCED = (0.3, 3)  # nothing depends on it
+# drivers reserve addresses for all memory there is, and OpenCL compiles kernels when they are first called
+_GPU_LIMITS = Limits(compile_seconds=180.0, run_seconds=120.0, memory_bytes=1 << 46)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,7 @@ class Improvement:
 
     sizes      that were tuned for, as text
     outcomes   number of evaluations per kind of outcome; empty where the cost model chose
+    gpu_part   what it has in the file beside the source, where the target is a GPU
     entry      for the lock file
     certificate  of the configuration, or why there is none; None where none was asked for
     """
@@ -85,6 +94,7 @@ class Improvement:
     verification: VerifySummary | None = None
     speedup: Ratio | None = None
     part: SplicePart | None = None
+    gpu_part: GpuPart | None = None
     entry: locks.Entry | None = None
     findings: tuple[Finding, ...] = ()
     certificate: Certificate | str | None = None
@@ -158,10 +168,14 @@ class Work:
     report: FileReport
     nest: NestReport
     options: Options
-    plan: kernels.Plan
+    plan: kernels.Plan | GpuPlan
     variables: Mapping[str, int]  # the sizes that are tuned for
     subject: Subject
     bench: Workbench
+
+    @property
+    def target(self) -> str:
+        return self.plan.target.name if isinstance(self.plan, GpuPlan) else "openmp"
 
     @property
     def size_class(self) -> str:
@@ -210,10 +224,7 @@ def prepare(
 ) -> Work:
     """What tuning a lifted nest needs; ``sizes`` of the integer variables instead of the usual ones."""
     assert nest.lifted is not None
-    targets = nest.lifted.nest.directive.targets
-    if targets and "openmp" not in targets:
-        raise refuse("MDH411", f"target `{targets[0]}` is not available", _directive_span(nest),
-                     help="add `openmp` to the clause, or leave it out")  # fmt: skip
+    target = target_of(nest, options.target)
     _test_promises(nest)
     wanted = {**kernels.sizes_of(nest.lifted), **(sizes or {})}
     variables = subjects.repaired(nest.lifted, wanted)
@@ -222,18 +233,40 @@ def prepare(
                      _directive_span(nest),
                      help="state sizes that belong together with a `sizes(...)` clause")  # fmt: skip
     params = kernels.parameter_values(nest.lifted, variables)
-    plan = kernels.planned(nest.lifted, params, lines_of(report, nest), macros_of(report))
-    formed, default = plan.formed(plan.default)
-    for program, configuration in zip(formed.programs, formed.configurations(default), strict=True):
-        reason = why_not_legal(configuration, program, plan.machine.model)
+    toolchain = toolchain_of(report.command)
+    lines, known = lines_of(report, nest), macros_of(report)
+    machine = this_machine()
+    limits = Limits()
+    plan: kernels.Plan | GpuPlan
+    if target == "openmp":
+        plan = kernels.planned(nest.lifted, params, lines, known)
+        formed, default = plan.formed(plan.default)
+        _test_legality(nest, formed.programs, formed.configurations(default), machine.model)
+    else:
+        exact = nest.lifted.nest.directive.fp == "exact"
+        toolchain = replace(toolchain, accelerator=accelerator(target, toolchain.cc, exact))
+        limits = _GPU_LIMITS
+        plan = gpu_plan(nest.lifted, target, params, lines, known)
+        chosen = plan.configurations(plan.default)
+        _test_legality(nest, nest.lifted.programs, chosen, MODELS[target])
+    jobs = options.config.tune.jobs or machine.cores
+    bench = Workbench(toolchain, limits, threads=machine.cores, jobs=jobs)
+    subject = subjects.subject_of(nest.lifted, report.bare.data, report.source.path)
+    return Work(report, nest, options, plan, variables, subject, bench)
+
+
+def _test_legality(
+    nest: NestReport,
+    programs: Sequence[MdhProgram],
+    configurations: Sequence[Configuration],
+    model: SystemModel,
+) -> None:
+    """Raises MDH607 where the choice without a search breaks a rule of the model."""
+    for program, configuration in zip(programs, configurations, strict=True):
+        reason = why_not_legal(configuration, program, model)
         if reason is not None:
             raise refuse("MDH607", f"no configuration is legal: {reason}", _directive_span(nest),
                          help="`fp(deterministic)` allows a fixed regrouping")  # fmt: skip
-    toolchain = toolchain_of(report.command)
-    jobs = options.config.tune.jobs or plan.machine.cores
-    bench = Workbench(toolchain, threads=plan.machine.cores, jobs=jobs)
-    subject = subjects.subject_of(nest.lifted, report.bare.data, report.source.path)
-    return Work(report, nest, options, plan, variables, subject, bench)
 
 
 def _test_promises(nest: NestReport) -> None:
@@ -341,11 +374,11 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
         return tune(
             work.bench,
             work.subject,
-            lambda point: candidate(plan, point),
+            plan.candidate,
             space,
             sizes,
             final,
-            estimate=plan.estimate,
+            estimate=plan.estimate if isinstance(plan, kernels.Plan) else None,
             start=plan.starts if not budget.nothing else (),
             quick_cases=quick,
             thorough=thorough,
@@ -359,7 +392,7 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
             store.close()
 
 
-def _ladder(plan: kernels.Plan, variables: Mapping[str, int]) -> list[dict[str, int]]:
+def _ladder(plan: kernels.Plan | GpuPlan, variables: Mapping[str, int]) -> list[dict[str, int]]:
     """Sizes to compare on: 0, 1, primes, around tiles; leading dimensions as large as they must be."""
     lifted = plan.lifted
     tried = size_ladder(
@@ -382,7 +415,7 @@ def _store(options: Options) -> Store:
         raise refuse("MDH803", f"the tuning database `{path.name}` cannot be used: {error}") from None
 
 
-def _tiles(plan: kernels.Plan) -> list[int]:
+def _tiles(plan: kernels.Plan | GpuPlan) -> list[int]:
     """Extents around which the ladder of sizes goes: vectors, register tiles, small blocks, host loops'."""
     found = {int(v) for v in plan.default.values() if isinstance(v, int) and 1 < v <= 96}
     loops = iterations.host_loops(plan.lifted.program, plan.params)
@@ -395,15 +428,6 @@ def _quick(ladder: list[dict[str, int]], settings: Settings, threads: int) -> li
     chosen = odd[:1] + odd[-1:] if len(odd) > 1 else odd
     data = EXACT_DATA[settings.style]
     return [Case(s, data, threads, settings.seed or 1, settings.bitwise) for s in chosen]
-
-
-def candidate(plan: kernels.Plan, point: Point, described: bool = False) -> Candidate:
-    """What a point would put into the source."""
-    kernel = plan.kernel(point, described)
-    configurations = [to_json(c) for c in plan.configurations(point)]
-    return Candidate(
-        kernel.text, kernel.call, kernels.after_text(plan.lifted), json.dumps(configurations, sort_keys=True)
-    )
 
 
 # --------------------------------------------------------------------------- results
@@ -426,11 +450,10 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
         kinds = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
         reason = failed[0].reason
         findings.append(_about(work, "MDH606", f"configurations were rejected: {kinds}", (reason,)))
-    form = plan.formed(result.winner.point)[0] if result.winner is not None else plan
-    expression = "\n".join(kernels.outline(form.lifted.program, kernels.expression))
     base = Improvement(
         work.nest.name,
-        expression,
+        plan.expression(result.winner.point if result.winner is not None else {}),
+        work.target,
         sizes=work.size_class,
         outcomes=result.reasons if len(result.evaluations) > 1 else {},
     )
@@ -444,17 +467,23 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
     findings += refuted
     if not options.force:  # with --force the summary's figures say it
         findings += verdict
-    part = None
+    part, gpu_part = None, None
     if spliceable and stage in ("all", "splice"):
-        assert plan.lifted is not None
-        kernel = plan.kernel(winner.point)
-        part = splice_part(work.report, plan.lifted.nest, kernel, kernels.after_text(plan.lifted))
+        after = kernels.after_text(plan.lifted)
+        if isinstance(plan, GpuPlan):
+            gpu_part = plan.part(winner.point)
+            text, call = beside.include(beside.file_name(work.report.source.path, work.target)), gpu_part.call
+        else:
+            kernel = plan.kernel(winner.point)
+            text, call = kernel.text, kernel.call
+        part = splice_part(work.report, plan.lifted.nest, text, call, after)
     return replace(
         base,
         configuration=dict(winner.point),
         verification=winner.verification,
         speedup=winner.ratio if stage != "verify" else None,
         part=part,
+        gpu_part=gpu_part,
         entry=_lock_entry(work, winner),
         findings=tuple(findings),
         certificate=proof,
@@ -462,6 +491,8 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
 
 
 def _certificate(work: Work, winner: Winner) -> Certificate | str:
+    if isinstance(work.plan, GpuPlan):
+        return "it covers stages for the processor"
     plan, point = work.plan.formed(winner.point)
     chosen = zip(plan.programs, plan.configurations(point), strict=True)
     lowered = [lower(program, configuration, plan.machine) for program, configuration in chosen]
@@ -518,11 +549,19 @@ def _lock_entry(work: Work, winner: Winner) -> locks.Entry:
         work.size_class,
         work.hash,
         {"point": dict(winner.point)},
-        text_hash(candidate(work.plan, winner.point, described=True)),
+        text_hash(work.plan.candidate(winner.point, described=True)),
         winner.ratio,
         {name: v for name, v in winner.verification.as_json().items() if name != "notes"},
         tune_options.seed,
         tune_options.strategy,
         tune_options.budget,
-        {"mdh-lift": VERSION, "compiler": work.bench.toolchain.version},
+        _versions(work.bench.toolchain),
     )
+
+
+def _versions(toolchain: Toolchain) -> dict[str, str]:
+    found = {"mdh-lift": VERSION, "compiler": toolchain.version}
+    gpu = toolchain.accelerator
+    if gpu is not None:
+        found |= {f"compiler for {gpu.target}": gpu.version, "device": gpu.device}
+    return found

@@ -81,6 +81,13 @@ def points(steps: Sequence[Step], params: Mapping[str, int]) -> float:
     )
 
 
+def works(steps: Sequence[Step], params: Mapping[str, int]) -> tuple[float, ...]:
+    """Points of each program in all iterations, about."""
+    return tuple(
+        _over_iterations(loops, dict(params), functools.partial(_points, p)) for p, loops in placed(steps)
+    )
+
+
 def _points(leaf: Leaf, env: dict[str, int]) -> float:
     return float(math.prod(leaf.sizes(env).values())) if isinstance(leaf, MdhProgram) else 1.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import textwrap
@@ -19,7 +20,7 @@ from lowering.delayed import delayed
 from lowering.facts import facts
 from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_tiles
 from lowering.machine import Machine, this_machine
-from lowering.parameters import Configuration
+from lowering.parameters import Configuration, to_json
 from lowering.point import Point, configuration_at, own_values, round_up, tile_of
 from lowering.right_looking import right_looking
 from lowering.rows_apart import rows_apart
@@ -31,6 +32,7 @@ from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Size, Step, program
 from mdh_core.show import c_style, show, statements
 from mdh_lift import iterations
 from mdh_lift.c_value import NotAnInteger, names_in, value
+from tuning.harness import Candidate
 
 # extent of every dimension whose size is a parameter, by the number of such dimensions
 _USUAL_EXTENTS = {1: 1 << 23, 2: 2048, 3: 512, 4: 96, 5: 40}
@@ -38,8 +40,8 @@ _MANY_DIMENSIONS = 16
 _MOST_POINTS = 1 << 27
 _NO_EXTENT = 64  # of a parameter that is no size
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_TUNED = 3  # programs of a nest that are searched at once
-_MATTERS = 0.05  # share of the time from which on a program is searched
+TUNED = 3  # programs of a nest that are searched at once
+MATTERS = 0.05  # share of the time from which on a program is searched
 _TILES = ("width_", "steps_")  # parameters of host loops
 _FUSE = "fuse_"  # whether neighbours are one program
 _REGION = "region_"  # whether one parallel region is around a host loop
@@ -237,7 +239,7 @@ class Plan:
         whole = tuning_space(self.programs, self.machine, self.sizes)
         default, costs = self.default, self._costs(self.default)
         ranked = sorted(range(len(costs)), key=lambda k: -costs[k])
-        chosen = {k for k in ranked[:_TUNED] if costs[k] >= _MATTERS * sum(costs)}
+        chosen = {k for k in ranked[:TUNED] if costs[k] >= MATTERS * sum(costs)}
         fixed = {name for name in whole.names if _number(name) not in chosen}
 
         def values_of(name: str, values: tuple[int | str, ...]) -> tuple[int | str, ...]:
@@ -281,6 +283,18 @@ class Plan:
         """Of the programs that a point has, in the order of the text."""
         plan, own = self.formed(point)
         return configuration_at(plan.programs, plan.machine, plan.sizes, own)
+
+    def candidate(self, point: Point, described: bool = False) -> Candidate:
+        """What a point would put into the source."""
+        kernel = self.kernel(point, described)
+        configurations = [to_json(c) for c in self.configurations(point)]
+        return Candidate(
+            kernel.text, kernel.call, after_text(self.lifted), json.dumps(configurations, sort_keys=True)
+        )
+
+    def expression(self, point: Point) -> str:
+        """The lines of the programs that a point has, for people."""
+        return "\n".join(outline(self.formed(point)[0].lifted.program, expression))
 
     def kernel(self, point: Point, described: bool = True) -> Kernel:
         """The OpenMP kernel with a point of the search space.

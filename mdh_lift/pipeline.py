@@ -25,10 +25,10 @@ from lifter.claims import checked
 from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import LoopNest
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
-from mdh_core.source import SourceFile, Span
-from mdh_lift import compile_command, macros
+from mdh_core.source import NO_SPAN, SourceFile, Span
+from mdh_lift import beside, compile_command, macros
 from mdh_lift.config import Config
-from mdh_lift.files import is_python, read_source
+from mdh_lift.files import Change, is_python, read_source
 from mdh_lift.findings import Finding
 from mdh_lift.splice import (
     Original,
@@ -45,8 +45,9 @@ from mdh_lift.within import Broken, TooLong, each_within
 from tuning import lock as locks
 
 if TYPE_CHECKING:
-    from emit.request import Kernel
+    from emit.gpu_file import GpuPart
     from frontend_py.read import Refused as RefusedFunction
+    from lowering.device import Device
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
 
@@ -62,6 +63,11 @@ class Options:
     force: bool = False  # overwrite edited regions, splice without a speedup
     resume: bool = True  # use what the database knows
     replay: bool = False  # take all results from the database
+
+    @property
+    def target(self) -> str:
+        """That was asked for; empty: what the nest says."""
+        return self.config.tune.target
 
     @property
     def lock_path(self) -> Path:
@@ -94,7 +100,7 @@ class NestReport:
         """ "" (nothing spliced), "fresh", "stale" or "edited"."""
         if not self.regions:
             return ""
-        if any(r.state == "edited" for r in self.regions):
+        if any(f.diagnostic.code == "MDH502" for f in self.findings):
             return "edited"
         return "stale" if any(f.diagnostic.code == "MDH501" for f in self.findings) else "fresh"
 
@@ -334,6 +340,8 @@ def _freshness(
             headline = f"generated {region.kind} of `{region.name}` was edited"
             advice = "`--force` overwrites the edit, `mdh-lift revert -w` drops it"
             found.append(_about(source, region, "MDH502", headline, advice))
+    faults = beside.faults(source.path, own)
+    found += [Finding(d, source) for d in faults]
     if own and kinds and sorted(r.kind for r in own) != sorted(kinds):
         found.append(_stale(source, own[-1], f"it has {len(own)} of its {len(kinds)} regions"))
     elif any(r.source != current for r in own):
@@ -361,45 +369,63 @@ def _about(source: SourceFile, region: Region, code: str, headline: str, advice:
 # --------------------------------------------------------------------------- splice, revert
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A file's content before and after; equal where there is nothing to do."""
-
-    path: str
-    old: bytes
-    new: bytes
-    findings: tuple[Finding, ...] = ()
-
-
 def revert_file(path: str, names: Sequence[str] | None = None) -> Change:
-    """The file without generated regions (those of the named nests, ``function::label``)."""
+    """The file without generated regions (those of the named nests, ``function::label``).
+
+    Generated files beside it that nothing includes any more go with them.
+    """
     source = read_source(path)
     found = [r for r in regions(source.data) if names is None or r.name in {region_name(n) for n in names}]
     _without_regions(source)
     if not found:
         nothing = Diagnostic("MDH508", "nothing is spliced here", source.path)
         return Change(path, source.data, source.data, (Finding(nothing, source),))
-    return Change(path, source.data, revert(source.data, names))
+    return _change_of(path, source.data, revert(source.data, names))
 
 
-def splice_file(report: FileReport, parts: Sequence[SplicePart], force: bool = False) -> Change:
-    """The file with the parts in place.  Raises ``Refusal`` (MDH502, MDH509, MDH005)."""
+def _change_of(path: str, old: bytes, new: bytes) -> Change:
+    """A change of a source file, with the removal of what only the old text includes."""
+    before, after = (beside.included(regions(data)) for data in (old, new))
+    return Change(path, old, new, removed=tuple(beside.without(path, before.keys() - after.keys())))
+
+
+def splice_file(
+    report: FileReport,
+    parts: Sequence[SplicePart],
+    force: bool = False,
+    gpu_parts: Mapping[str, Sequence[GpuPart]] | None = None,
+) -> Change:
+    """The file with the parts in place.  Raises ``Refusal`` (MDH502, MDH509, MDH005, MDH417, MDH803).
+
+    ``gpu_parts``: by target, what stands in the file beside it; all nests of that file.
+    """
     try:
         new = splice(report.source.data, parts, force)
     except Refusal as refusal:
         raise Refusal(replace(refusal.diagnostic, file=report.source.path)) from None
-    return Change(report.source.path, report.source.data, new)
+    change = _change_of(report.source.path, report.source.data, new)
+    made: list[Change] = []
+    for target, several in (gpu_parts or {}).items():
+        from emit.gpu_file import gpu_file
+        from emit.targets import TARGETS
+
+        name = beside.file_name(report.source.path, target)
+        file = gpu_file(name, several, TARGETS[target])
+        made += beside.files(report.source.path, file, TARGETS[target], force)
+    return replace(change, beside=tuple(made))
 
 
-def splice_part(report: FileReport, nest: LoopNest, kernel: Kernel, after: str = "") -> SplicePart:
+def splice_part(
+    report: FileReport, nest: LoopNest, kernel: str, call: str, after: str = ""
+) -> SplicePart:
     """How a kernel goes into the file; ``after`` are statements that run when it did the nest's work."""
     text = SourceFile(report.source.path, report.bare.data)
     return SplicePart(
         short_name(nest.name),
         nest.function_span.start,
         call_offset(text.data, nest),
-        kernel.text,
-        kernel.call,
+        kernel,
+        call,
         after,
         macros.condition(text, report.command, nest.function_span, nest.span),
         source_hash(text.data, nest, macros.definitions(text, report.command)),
@@ -439,11 +465,14 @@ def emitted(
     report: FileReport,
     nest: NestReport,
     point: Mapping[str, int | str] | None = None,
-    target: str = "openmp",
+    target: str = "",
+    device: Device | None = None,
 ) -> str:
     """Kernel and call of a nest at a point of the search space, by default the cost model's first choice.
 
-    For a GPU: the file of the nest, its header, and the call.
+    ``target``: empty for what the nest says.  Raises MDH411 where the nest's clause excludes it.
+
+    For a GPU: the file of the nest, its header, and the call; for a ``device``, else for a usual one.
     """
     if nest.lifted is None or not nest.lifted.programs:
         return ""
@@ -451,20 +480,32 @@ def emitted(
 
     if is_python(report.source.path):
         return _emitted_for_python(report, nest, point or {})
+    target = target_of(nest, target)
     planned = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
     if target != "openmp":
         from mdh_lift.gpu_plans import gpu_plan
 
-        on_gpu = gpu_plan(nest.lifted, target, planned.params, planned.lines, planned.macros)
+        on_gpu = gpu_plan(nest.lifted, target, planned.params, planned.lines, planned.macros, device)
         file = on_gpu.file({**on_gpu.default, **(point or {})})
         after = kernels.after_text(nest.lifted)
         return (
-            f"{file.text.rstrip()}\n\n/* {file.name}.h */\n{file.header.rstrip()}\n\n"
+            f"{file.text.rstrip()}\n\n{file.header.rstrip()}\n\n{file.make.rstrip()}\n\n"
             f"/* in place of the nest */\nif ({file.call}) {{ {after} }}\n"
         )
     kernel = planned.kernel({**planned.default, **(point or {})})
     after = kernels.after_text(nest.lifted)
     return f"{kernel.text.rstrip()}\n\n/* in place of the nest */\nif ({kernel.call}) {{ {after} }}\n"
+
+
+def target_of(nest: NestReport, asked: str = "") -> str:
+    """The target that was asked for, or the first of the directive's clause.  Raises MDH411."""
+    own = nest.lifted.nest.directive.targets if nest.lifted is not None else ()
+    if asked and own and asked not in own:
+        assert nest.lifted is not None
+        span = NO_SPAN if nest.regions else nest.lifted.nest.directive_span  # regions shift it
+        raise refuse("MDH411", f"target `{asked}` is not among those of the nest", span,
+                     help=f"add `{asked}` to the clause `target({', '.join(own)})`")  # fmt: skip
+    return asked or (own[0] if own else "openmp")
 
 
 def _emitted_for_python(report: FileReport, nest: NestReport, point: Mapping[str, int | str]) -> str:

@@ -23,9 +23,9 @@ from mdh_lift import config as configuration
 from mdh_lift import report_data, report_text
 from mdh_lift.compile_command import DatabaseError, from_words
 from mdh_lift.config import Config, ConfigurationError
-from mdh_lift.files import read_source, source_files
+from mdh_lift.files import Change, read_source, source_files
 from mdh_lift.findings import Finding, exit_status, in_order
-from mdh_lift.pipeline import Change, FileReport, NestReport, Options
+from mdh_lift.pipeline import FileReport, NestReport, Options
 from mdh_lift.version import VERSION
 
 FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")
@@ -87,6 +87,7 @@ class Session:
         force: bool = False,
         resume: bool = True,
         replay: bool = False,
+        target: str | None = None,
     ) -> Options:
         """Options for one file: its configuration with the command line over it."""
         config = self.config(path)
@@ -96,6 +97,7 @@ class Session:
             "jobs": self.jobs,
             "budget": budget,
             "strategy": strategy,
+            "target": target,
         }
         tune = msgspec.structs.replace(config.tune, **{k: v for k, v in given.items() if v is not None})
         lift = config.lift
@@ -308,8 +310,12 @@ def write_crash_report(error: BaseException) -> Path:
 def unified_diff(change: Change) -> bytes:
     """A patch that ``patch -p1`` takes; empty where nothing changes."""
     name = change.path.encode("utf-8", "surrogateescape")
+    before, after = (
+        b"/dev/null" if data is None else side + name
+        for side, data in ((b"a/", change.old), (b"b/", change.new))
+    )
     lines = difflib.diff_bytes(
-        difflib.unified_diff, _lines(change.old), _lines(change.new), b"a/" + name, b"b/" + name
+        difflib.unified_diff, _lines(change.old or b""), _lines(change.new or b""), before, after
     )
     return b"".join(
         line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n" for line in lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,21 +17,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from frontend_c.preprocess import find_compiler
 from lifter.describe import to_json
 from mdh_core.diagnostics import CODES, Code, Refusal, refuse
 from mdh_core.source import SourceFile
+from mdh_lift import beside, pipeline, report_data, report_text
 from mdh_lift import config as configuration
-from mdh_lift import pipeline, report_data, report_text
-from mdh_lift.files import is_python, write_atomic
-from mdh_lift.pipeline import Change, FileReport, NestReport, Options, short_name
+from mdh_lift.files import Change, is_python
+from mdh_lift.pipeline import FileReport, NestReport, Options, short_name
 from mdh_lift.session import Session, Target
-from mdh_lift.splice import SplicePart
 from mdh_lift.version import VERSION
-from tuning.lock import Entry
 
 if TYPE_CHECKING:  # what runs code is imported when it is asked for: `check` starts quickly
+    from emit.gpu_file import GpuPart
+    from lowering.device import Device
     from mdh_lift.improve import Improvement
 
 STDIN = "<stdin>"
@@ -112,19 +114,21 @@ def content_of(
 def apply(session: Session, change: Change, write: bool) -> None:
     """Write a change or print it as a diff; a diff that is not written is a finding (exit status 1)."""
     session.findings += change.findings
-    if change.new == change.old:
-        return
-    if not write:
-        session.diff(change)
-        session.statuses.append(1)
-        session.counts["would change"] += 1
-        return
+    for part in change.all:
+        if not write:
+            session.diff(part)
+            session.statuses.append(1)
+            session.counts["would change"] += 1
+            continue
 
-    def replaced() -> bool:
-        write_atomic(change.path, change.new, change.old)
-        return True
+        def replaced(part: Change = part) -> bool:
+            beside.write(part, change.path)
+            return True
 
-    session.counts["written"] += bool(session.attempt(change.path, replaced))
+        done = session.attempt(part.path, replaced)
+        session.counts["written"] += bool(done)
+        if not done:  # what follows needs it
+            return
 
 
 # --------------------------------------------------------------------------- look
@@ -230,7 +234,7 @@ def version(session: Session) -> int:
 
 
 def doctor(session: Session) -> int:
-    """Versions, compiler, cores; exit status 4 where no C compiler is found."""
+    """Versions, compiler, cores, GPUs; exit status 4 where no C compiler is found."""
     rows = [("mdh-lift", VERSION, True), ("python", f"{platform.python_version()} ({sys.executable})", True)]
     rows.append(("system", platform.platform(), True))
     rows.append(("cores", str(len(os.sched_getaffinity(0))), True))
@@ -248,6 +252,7 @@ def doctor(session: Session) -> int:
             found,
         )
     )
+    rows += _gpus()
     if session.output_format == "json":
         session.statuses.append(0 if works else 4)
         return _finish_json(session, {"checks": [{"name": n, "value": v, "ok": ok} for n, v, ok in rows]})
@@ -257,6 +262,24 @@ def doctor(session: Session) -> int:
         session.result(line if session.colour else click.unstyle(line))
     session.statuses.append(0 if works else 4)
     return _finish_quietly(session)
+
+
+def _gpus() -> list[tuple[str, str, bool]]:
+    """What the GPU targets would use; none of it is needed for the others."""
+    from tuning import devices
+
+    nvcc = shutil.which("nvcc")
+    rows = [("nvcc", nvcc or "not found: emitted CUDA cannot be compiled", nvcc is not None)]
+    cuda = devices.cuda_device()
+    rows.append(("CUDA device", _described(cuda) if cuda else "none found", cuda is not None))
+    found = devices.opencl_devices()
+    rows += [(f"OpenCL {k}", _described(d), True) for k, d in enumerate(found)]
+    return rows if found else [*rows, ("OpenCL", "no device found, or no headers and loader", False)]
+
+
+def _described(device: Device) -> str:
+    arch = f" ({device.arch})" if device.arch else ""
+    return f"{device.name}{arch}, {device.processors} compute units, {device.memory / (1 << 30):.1f} GiB"
 
 
 def _installed(package: str) -> tuple[str, bool]:
@@ -321,8 +344,10 @@ def _reverted(target: Target) -> Change:
     return pipeline.revert_file(target.path, names)
 
 
-def splice(session: Session, paths: Sequence[str], write: bool, force: bool) -> int:
-    return _improve(session, paths, write, stage="splice", force=force)
+def splice(
+    session: Session, paths: Sequence[str], write: bool, force: bool, target: str | None = None
+) -> int:
+    return _improve(session, paths, write, stage="splice", force=force, target=target)
 
 
 # --------------------------------------------------------------------------- run
@@ -336,15 +361,21 @@ def tune(session: Session, paths: Sequence[str], **search: object) -> int:
     return _improve(session, paths, False, stage="tune", **search)
 
 
-def verify(session: Session, paths: Sequence[str]) -> int:
-    return _improve(session, paths, False, stage="verify")
+def verify(session: Session, paths: Sequence[str], target: str | None = None) -> int:
+    return _improve(session, paths, False, stage="verify", target=target)
 
 
-def bench(session: Session, paths: Sequence[str]) -> int:
-    return _improve(session, paths, False, stage="bench")
+def bench(session: Session, paths: Sequence[str], target: str | None = None) -> int:
+    return _improve(session, paths, False, stage="bench", target=target)
 
 
-def emit(session: Session, paths: Sequence[str], target: str, configuration: str | None) -> int:
+def emit(
+    session: Session,
+    paths: Sequence[str],
+    target: str | None,
+    configuration: str | None,
+    device: str | None = None,
+) -> int:
     given = None
     if configuration is not None:
         try:
@@ -356,13 +387,37 @@ def emit(session: Session, paths: Sequence[str], target: str, configuration: str
     nests: list[NestReport] = []
     codes: dict[str, dict[str, object]] = {}
     for found, report, own in reports_of(session, paths):
+        asked = session.options(found.path, target=target).target
         for nest in own:
             nests.append(nest)
-            text = session.attempt(found.path, partial(pipeline.emitted, report, nest, given, target))
+            emitted = partial(_emitted, report, nest, given, asked, device)
+            text = session.attempt(found.path, emitted)
             if text is not None:
-                codes[nest.name] = {"target": target, "code": text}
+                codes[nest.name] = {"target": pipeline.target_of(nest, asked), "code": text}
                 session.result(text)
     return session.finish(content_of(session, nests, codes))
+
+
+def _emitted(
+    report: FileReport,
+    nest: NestReport,
+    given: Mapping[str, int | str] | None,
+    asked: str,
+    device: str | None,
+) -> str:
+    """The code of a nest; for a device by its name."""
+    target = pipeline.target_of(nest, asked)
+    if device is None:
+        return pipeline.emitted(report, nest, given, target)
+    if target == "openmp":
+        raise click.UsageError("`--device` is for `--target cuda` and `--target opencl`")
+    from tuning.devices import device_named
+
+    on = device_named(device, target)
+    if on is None:
+        what = f"this machine has no device for {target}"
+        raise click.UsageError(f"{what}; `mdh-lift doctor` says what there is")
+    return pipeline.emitted(report, nest, given, target, on)
 
 
 def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **options: Any) -> int:
@@ -371,27 +426,52 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
     details: dict[str, dict[str, object]] = {}
     for target, report, own in reports_of(session, paths, only_c=True, **options):
         settings = session.options(target.path, **options)
-        parts: list[SplicePart] = []
-        entries: list[Entry] = []
+        made: list[Improvement] = []
         for nest in own:
             improvement = _improved(session, report, nest, settings, stage)
             if improvement is not None:
                 nest = replace(nest, findings=(*nest.findings, *improvement.findings))
                 details[nest.name] = improvement.as_json()
+                made.append(improvement)
             nests.append(nest)
-            if improvement is not None and improvement.entry is not None:
-                entries.append(improvement.entry)
-            if improvement is not None and improvement.part is not None and stage in ("all", "splice"):
-                parts.append(improvement.part)
+            if improvement is not None and improvement.part is not None:
                 session.settle(nest, "MDH501", "MDH502")
+        entries = [i.entry for i in made if i.entry is not None]
         if entries and (write or stage == "tune"):
             session.attempt(target.path, partial(pipeline.write_lock, settings.lock_path, entries))
+        made = _with_neighbours(session, report, settings, made)
+        parts = [i.part for i in made if i.part is not None]
         if parts:
-            splice_parts = partial(pipeline.splice_file, report, parts, settings.force)
+            gpu_parts: dict[str, list[GpuPart]] = {}
+            for i in made:
+                if i.gpu_part is not None:
+                    gpu_parts.setdefault(i.target, []).append(i.gpu_part)
+            splice_parts = partial(pipeline.splice_file, report, parts, settings.force, gpu_parts)
             change = session.attempt(target.path, splice_parts)
             if change is not None:
                 apply(session, change, write)
     return session.finish(content_of(session, nests, details))
+
+
+def _with_neighbours(
+    session: Session, report: FileReport, settings: Options, made: list[Improvement]
+) -> list[Improvement]:
+    """With the other nests of a file beside the source that is about to be written anew.
+
+    They were accepted before, so their speed is no matter; where one cannot be made again, those that share
+    the file with it are left as they are.
+    """
+    for kind in {i.target for i in made if i.gpu_part is not None}:
+        name = beside.file_name(report.source.path, kind)
+        known = {i.name for i in made}
+        there = [n for n in report.nests if n.name not in known and name in beside.included(n.regions)]
+        tune_for = msgspec.structs.replace(settings.config.tune, target=kind)
+        config = msgspec.structs.replace(settings.config, tune=tune_for)
+        forced = replace(settings, config=config, force=True)
+        again = [_improved(session, report, n, forced, "splice") for n in there]
+        found = [i for i in again if i is not None and i.gpu_part is not None]
+        made = made + found if len(found) == len(there) else [i for i in made if i.target != kind]
+    return made
 
 
 def _improved(

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from emit.gpu_render import GpuFile, emit_gpu
+from emit.gpu_file import GpuFile
+from emit.gpu_render import emit_gpu
 from emit.request import KernelRequest
 from emit.targets import CUDA, OPENCL, Target
 from lowering.device import GENERIC_OPENCL, H100, Device
@@ -19,7 +20,7 @@ from mdh_core.evaluate import Value
 from mdh_core.expr import Affine
 from mdh_core.interpreter import BufferValue
 from mdh_core.ir import MdhProgram
-from tests.emitted import Case, answers_of, compare, program_text, records_of, unique_functions
+from tests.emitted import Case, answers_of, compare, program_text, unique_functions
 from tuning.cuda_on_cpu import command, translated
 
 DEVICE_OF: dict[str, Device] = {"cuda": H100, "opencl": GENERIC_OPENCL}
@@ -84,10 +85,10 @@ def run_cuda(
         return _header(file), file.call
 
     (directory / "main.c").write_text(program_text(cases, emitted))
-    texts = []
+    included = dict.fromkeys(row for file in files for row in file.text.splitlines() if row.startswith("#include"))
+    texts = [*included]
     for k, file in enumerate(files):
-        records = [r.name.removeprefix("struct ") for r in records_of(cases[k].program)]
-        texts += [f"#define {r} {r}_{k}" for r in records] + [file.text] + [f"#undef {r}" for r in records]
+        texts += [f"namespace file_{k} {{", file.text, "}"]
     (directory / "cases.cpp").write_text(translated("\n".join(texts)))
     program = directory / "cases"
     flags = ("-O0", "-w", "-c")

@@ -8,12 +8,14 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
+from lowering.device import DEVICES
 from mdh_core.diagnostics import CODES, Diagnostic
 from mdh_lift import config, improve, pipeline
 from mdh_lift.cli import cli
@@ -310,6 +312,26 @@ def test_doctor(tree):
     assert result.exit_code in (0, 4) and "C compiler" in result.stdout
 
 
+def test_doctor_knows_gpus_but_needs_none(tree, monkeypatch):
+    """With and without any, the exit status is that of the C compiler."""
+    usual = run("doctor").exit_code
+    none = {"cuda_device": lambda: None, "opencl_devices": list}
+    for name, nothing in none.items():
+        monkeypatch.setattr(f"tuning.devices.{name}", nothing)
+    result = run("doctor")
+    assert result.exit_code == usual
+    assert re.search(r"--  CUDA device +none found", result.stdout)
+    assert re.search(r"--  OpenCL +no device found", result.stdout)
+    monkeypatch.setattr("tuning.devices.cuda_device", lambda: DEVICES["h200"])
+    monkeypatch.setattr("tuning.devices.opencl_devices", lambda: [DEVICES["opencl"], DEVICES["a100"]])
+    result = run("doctor")
+    assert result.exit_code == usual
+    assert re.search(r"ok  CUDA device +H200 \(sm_90\), 132 compute units, 141.0 GiB", result.stdout)
+    assert re.search(r"ok  OpenCL 1 +A100 \(sm_80\), 108 compute units, 40.0 GiB", result.stdout)
+    checks = json.loads(run("doctor", "--format", "json").stdout)["checks"]
+    assert {"nvcc", "CUDA device", "OpenCL 0"} <= {row["name"] for row in checks}
+
+
 # --------------------------------------------------------------------------- compile command, configuration
 
 
@@ -560,6 +582,26 @@ def test_revert_gives_the_bytes_back(tree, improved, change):
     assert (tree / "good.c").read_bytes() == before
     again = run("revert", "good.c", "-w")
     assert again.exit_code == 0 and "MDH508" in again.stderr
+
+
+def test_emit_for_a_device(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The choice without a search is that for the device; ``this`` is read from the machine."""
+
+    def threads(*more: str) -> str:
+        done = run("emit", "good.c", "--target", "opencl", *more)
+        assert done.exit_code == 0, done.stderr
+        return re.findall(r"reqd_work_group_size\((\d+)", done.stdout)[0]
+
+    assert threads() == threads("--device", "opencl") == "256"
+    tiny = replace(DEVICES["opencl"], block_threads=32)
+    monkeypatch.setattr("tuning.devices.opencl_devices", lambda: [tiny])
+    assert threads("--device", "this") == "32"
+    monkeypatch.setattr("tuning.devices.cuda_device", lambda: None)
+    done = run("emit", "good.c", "--target", "cuda", "--device", "this")
+    assert done.exit_code == 2 and "no device for cuda" in done.stderr
+    done = run("emit", "good.c", "--device", "h200")
+    assert done.exit_code == 2 and "--target cuda" in done.stderr
+    assert run("emit", "good.c", "--target", "cuda", "--device", "h900").exit_code == 2
 
 
 def test_emit_for_a_gpu(tree: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from emit import gpu_rows_text
-from emit.gpu_render import GpuFile
+from emit.gpu_file import GpuFile
 from frontend_c.read import CompileCommand, read
 from lifter.lift import lift
 from lowering.device import GENERIC_OPENCL, H100

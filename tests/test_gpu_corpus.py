@@ -18,7 +18,8 @@ from mdh_lift.gpu_plans import gpu_plan
 from tests.gpu_emitted import has_opencl_device
 from tests.test_corpus import CORPUS, SOURCES, _nests
 from tuning.harness import Candidate
-from tuning.runner import Limits, Toolchain, Workbench
+from tuning.runner import Limits, Workbench
+from tuning.toolchain import Toolchain
 from tuning.verify import cases_for, size_ladder, verify
 
 MOST_WORK = 2e6

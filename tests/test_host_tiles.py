@@ -22,10 +22,10 @@ from mdh_core.ir import HostLoop, MdhProgram
 from mdh_core.source import SourceFile
 from mdh_lift import iterations, kernels
 from mdh_lift import subject as subjects
-from mdh_lift.improve import candidate
 from tests.lifting import lifted
 from tests.test_steps import Case, check, configurations, kernel_of, values
-from tuning.runner import Toolchain, Workbench
+from tuning.runner import Workbench
+from tuning.toolchain import Toolchain
 from tuning.verify import cases_for, verify
 
 ROOT = Path(__file__).parent.parent
@@ -228,7 +228,7 @@ def test_one_position_beside_empty_dimensions() -> None:
     assert plan.host_tiles(point)[0] is not None
     bench = Workbench(Toolchain(("gcc",), ("-O1",)), threads=2, jobs=1)
     subject = subjects.subject_of(nest, text.data, text.path)
-    built = bench.build(subject, candidate(plan, point))
+    built = bench.build(subject, plan.candidate(point))
     assert built.ok, built.reason
     sizes = [{"steps": 3, "nx": nx, "ny": 5} for nx in (0, 1, 2, 20)]
     summary = verify(bench, subject, built.data["program"], cases_for(subject, sizes, style="sum"))

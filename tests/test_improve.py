@@ -125,8 +125,8 @@ def test_possible_overlap_is_told(tmp_path: Path) -> None:
 
 def test_target_that_is_not_available(tmp_path: Path) -> None:
     _file(tmp_path, SAXPY.replace("#pragma mdh", "#pragma mdh target(cuda)"))
-    done = _mdh_lift(tmp_path, "--budget", "0", "f.c")
-    assert done.returncode == 1 and "MDH411" in done.stderr
+    done = _mdh_lift(tmp_path, "--budget", "0", "f.c", CUDACXX="no-such-compiler")
+    assert done.returncode == 4 and "MDH805" in done.stderr
     assert "--- a" not in done.stdout
 
 

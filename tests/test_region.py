@@ -39,7 +39,8 @@ from tests.test_host_tiles import case as tiled
 from tests.test_scan_linear import blocks
 from tests.test_steps import NESTS as STEPS
 from tests.test_steps import Case, close, configurations, kernel_of, program_text, values
-from tuning.runner import Limits, Toolchain, Workbench
+from tuning.runner import Limits, Workbench
+from tuning.toolchain import Toolchain
 from tuning.verify import cases_for, verify
 
 THREADS = (1, 2, 3, 5)
@@ -359,7 +360,7 @@ def test_corpus(source: str, tmp_path: Path) -> None:
     style = data_style(work.plan.lifted)
     cases = cases_for(work.subject, improve._ladder(work.plan, work.variables), style=style, threads=THREADS)
     for region in (0, 1):
-        candidate = improve.candidate(work.plan, default | {"region_0": region})
+        candidate = work.plan.candidate(default | {"region_0": region})
         inside = one_region(candidate.kernel_text)
         assert (inside is not None) == bool(region), candidate.kernel_text
         assert_one_thread_writes(candidate.kernel_text)

@@ -19,8 +19,9 @@ from tuning import fingerprint, harness, lock, measure, runner, search, space, s
 from tuning.budget import Budget, parse_budget
 from tuning.harness import ArrayArg, Candidate, DerivedArg, IteratorArg, OuterScalarArg, ScalarArg, Subject
 from tuning.race import race
-from tuning.runner import Limits, Outcome, Toolchain, Workbench
+from tuning.runner import Limits, Outcome, Workbench
 from tuning.search import Evaluation
+from tuning.toolchain import Toolchain, usable_flags
 
 
 def subject_of(text: str, begin: str, end: str, args: tuple[harness.Arg, ...], counts, **rest) -> Subject:
@@ -464,7 +465,7 @@ def test_parallel_builds_and_missing_compiler(bench: Workbench, tmp_path: Path) 
 
 def test_flags_of_a_compile_command() -> None:
     flags = ("-O3", "-c", "-o", "x.o", "-MMD", "-MF", "x.d", "-Werror=all", "-DN=1")
-    assert runner.usable_flags(flags) == ("-O3", "-DN=1")
+    assert usable_flags(flags) == ("-O3", "-DN=1")
 
 
 def test_run_process_kills_the_group(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from mdh_lift.specials import specials_of
 from tests.lifting import lifted
 from tuning import harness, runner, verify
 from tuning.harness import ArrayArg, Candidate, OuterScalarArg, ScalarArg, Subject
-from tuning.runner import Limits, Toolchain, Workbench, plain_flags
+from tuning.runner import Limits, Workbench
+from tuning.toolchain import Toolchain, plain_flags
 from tuning.verify import SPECIAL_VALUES, Specials, Thorough
 
 ROOT = Path(__file__).parent.parent
@@ -245,6 +246,30 @@ def test_differences_of_one_ulp_are_told(bench: Workbench) -> None:
     usual, thorough = judged(bench, SCALE, loop(text, "double"))
     assert usual.ok and 1 <= usual.max_ulp <= 16
     assert thorough.ok and 0.5 < thorough.error < thorough.bound
+
+
+def test_order_may_round_where_the_originals_does_not(bench: Workbench) -> None:
+    """Seven numbers between -1 and 1 with 24 bits: their sums are exact while they stay below 2."""
+    text = "void f(int n, float *restrict y, const float *restrict x)\n{\n"
+    text += "    for (int i = 0; i < n; i++)\n        y[0] += x[i];\n}\n"
+    args = (
+        ScalarArg("n", "int", INT32),
+        ArrayArg("y", "float", FLOAT, no_alias=True),
+        ArrayArg("x", "const float", FLOAT, written=False, no_alias=True),
+    )
+    subject = subject_of(text, args)
+    backwards = Candidate(
+        "static int g(int n, float *y, const float *x)\n"
+        "{ for (int i = n; i > 0; i--) y[0] += x[i - 1]; return 1; }\n", "g(n, y, x)",
+    )  # fmt: skip
+    built = bench.build(subject, backwards)
+    cases = [verify.Case({"n": 7}, "real", 1, seed) for seed in range(1, 60)]
+    summary = verify.verify(bench, subject, built.data["program"], cases)
+    assert summary.ok, summary.outcome
+    assert 0 < summary.max_ulp <= 4
+    copied = bench.build(COPY, loop("y[i] = x[i] * (1 + 0x1p-23f);"))
+    summary = verify.verify(bench, COPY, copied.data["program"], cases[:3])
+    assert not summary.ok, "no order of anything rounds in a copy"
 
 
 def test_bitwise_means_signs_of_zeros(bench: Workbench) -> None:

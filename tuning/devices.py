@@ -1,194 +1,217 @@
-"""How a candidate's own file for a GPU is compiled, linked and run, and whether there is a device for it.
+"""The GPUs of this machine as ``Device`` descriptions: what CUDA and OpenCL say of them.
 
-The user's file keeps its compiler and flags; the generated file beside it has an ``Accelerator``: nvcc
-for CUDA (another program by the environment variable CUDACXX, as CMake has it), the C compiler for OpenCL.
-Devices are asked by a probe that is compiled and run in a process of its own: drivers may hang, print, or
-end their process.
-
-    accelerator("opencl", ("gcc",))        raises MDH805: no compiler, MDH806: no device
+A driver may crash or wait for ever, so it is asked by a small program in a process of its own, with a time
+limit: a CUDA one where nvcc is installed (else ``nvidia-smi`` gives a name whose description is known), a
+C program for OpenCL.  Where a compiler, a driver or a device is missing, there is no device: nothing here
+raises.  Tests run the programs where they can (PoCL is an OpenCL device) and parse recorded answers.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import shlex
+import json
+import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from mdh_core.diagnostics import refuse
+from lowering.device import A100, DEVICES, GENERIC_OPENCL, H100, H200, Device
 
-_SECONDS = 60.0
-_PROBES = {
-    "cuda": """#include <cuda_runtime.h>
+COMPILE_SECONDS, ANSWER_SECONDS = 60.0, 30.0
+_PLAIN = Device("CUDA")  # what every device since 2016 has at least
+
+CUDA_PROGRAM = r"""
+#include <cuda_runtime.h>
 #include <stdio.h>
-int main(void)
-{
-  int devices = 0;
-  cudaDeviceProp about;
-  cudaError_t answer = cudaGetDeviceCount(&devices);
-  if (answer == cudaSuccess && devices == 0) return puts("there is none"), 1;
-  if (answer == cudaSuccess) answer = cudaGetDeviceProperties(&about, 0);
-  if (answer != cudaSuccess) return puts(cudaGetErrorString(answer)), 1;
-  return puts(about.name), 0;
+static void tell(const char *name, cudaDeviceAttr what) {
+  int value = 0;
+  if (cudaDeviceGetAttribute(&value, what, 0) != cudaSuccess) value = 0;
+  printf("\"%s\": %d, ", name, value);
 }
-""",
-    "opencl": """#define CL_TARGET_OPENCL_VERSION 120
+int main(void) {
+  int count = 0;
+  cudaDeviceProp p;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return 1;
+  if (cudaGetDeviceProperties(&p, 0) != cudaSuccess) return 1;
+  printf("{");
+  tell("major", cudaDevAttrComputeCapabilityMajor);
+  tell("minor", cudaDevAttrComputeCapabilityMinor);
+  tell("threads", cudaDevAttrMaxThreadsPerBlock);
+  tell("grid", cudaDevAttrMaxGridDimX);
+  tell("shared", cudaDevAttrMaxSharedMemoryPerBlock);
+  tell("shared_most", cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  tell("registers", cudaDevAttrMaxRegistersPerBlock);
+  tell("warp", cudaDevAttrWarpSize);
+  tell("processors", cudaDevAttrMultiProcessorCount);
+  tell("clock", cudaDevAttrClockRate);
+  tell("memory_clock", cudaDevAttrMemoryClockRate);
+  tell("bus", cudaDevAttrGlobalMemoryBusWidth);
+  printf("\"memory\": %llu, \"name\": \"%s\"}\n", (unsigned long long)p.totalGlobalMem, p.name);
+  return 0;
+}
+"""
+
+OPENCL_PROGRAM = r"""
+#define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <stdio.h>
-#include <stdlib.h>
-int main(void)
-{
+int main(void) {
   cl_platform_id platforms[16];
-  cl_uint several = 0, number = 0, wanted = 0;
-  const char *asked = getenv("MDH_OPENCL_DEVICE");
-  if (asked) wanted = (cl_uint)strtoul(asked, NULL, 10);
-  if (clGetPlatformIDs(16, platforms, &several) != CL_SUCCESS) several = 0;
-  for (cl_uint p = 0; p < several && p < 16; p++) {
+  cl_uint n = 0;
+  if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS) return 1;
+  for (cl_uint p = 0; p < n && p < 16; p++) {
     cl_device_id devices[16];
-    cl_uint count = 0;
-    if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, 16, devices, &count) != CL_SUCCESS) continue;
-    for (cl_uint d = 0; d < count && d < 16; d++)
-      if (number++ == wanted) {
-        char name[256] = "";
-        clGetDeviceInfo(devices[d], CL_DEVICE_NAME, sizeof name, name, NULL);
-        return puts(name), 0;
-      }
+    cl_uint m = 0;
+    if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, 16, devices, &m) != CL_SUCCESS) continue;
+    for (cl_uint d = 0; d < m && d < 16; d++) {
+      char name[256] = "";
+      size_t threads = 0;
+      cl_ulong local = 0, memory = 0;
+      cl_uint units = 0;
+      clGetDeviceInfo(devices[d], CL_DEVICE_NAME, sizeof name - 1, name, NULL);
+      clGetDeviceInfo(devices[d], CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof threads, &threads, NULL);
+      clGetDeviceInfo(devices[d], CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
+      clGetDeviceInfo(devices[d], CL_DEVICE_GLOBAL_MEM_SIZE, sizeof memory, &memory, NULL);
+      clGetDeviceInfo(devices[d], CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
+      for (char *c = name; *c; c++)
+        if (*c == '"' || *c == '\\' || (unsigned char)*c < 32) *c = ' ';
+      printf("{\"name\": \"%s\", \"threads\": %zu, \"processors\": %u, ", name, threads, units);
+      printf("\"shared\": %llu, ", (unsigned long long)local);
+      printf("\"memory\": %llu}\n", (unsigned long long)memory);
+    }
   }
-  return printf("of %u devices, number %u is asked for\\n", number, wanted), 1;
+  return 0;
 }
-""",
-}
-_SUFFIX = {"cuda": ".cu", "opencl": ".c"}
-_VARIABLES = {
-    "cuda": ("CUDA_*", "MDH_SHIM_*", "MDH_FIBERS", "NVIDIA_*"),
-    "opencl": ("MDH_OPENCL_*", "OCL_*", "OPENCL_*", "POCL_*"),
-}
-_INSTALL = {
-    "cuda": "install the CUDA toolkit, or name its compiler in CUDACXX",
-    "opencl": "install OpenCL's headers and loader (opencl-c-headers and ocl-icd-opencl-dev in Debian)",
-}
-_DRIVER = {
-    "cuda": "`--target openmp` needs none; CUDACXX may name a compiler that runs CUDA on the processor",
-    "opencl": "`--target openmp` needs none; pocl-opencl-icd makes the processor a device",
-}
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class Accelerator:
-    """What a candidate's own file needs.
+def cuda_device(nvcc: str = "nvcc", smi: str = "nvidia-smi") -> Device | None:
+    """The first CUDA device; None where there is none or nothing can ask for it."""
+    rows = _answers(CUDA_PROGRAM, "query.cu", [nvcc], [])
+    if rows:
+        return described_cuda(rows[0])
+    said = _output([smi, "--query-gpu=name,memory.total,compute_cap", "--format=csv,noheader,nounits"])
+    return described_by_name(said)
 
-    compile    argument list; ``-c FILE -o OBJECT`` follows
-    suffix     of the file
-    link       flags behind the objects
-    variables  of the environment that its programs may see; a star at the end stands for any rest
-    version    of the compiler, first line
-    device     as the driver calls it
+
+def opencl_devices(compiler: str = "gcc") -> list[Device]:
+    """All OpenCL devices, in the order in which ``MDH_OPENCL_DEVICE`` numbers them."""
+    return [described_opencl(row) for row in _answers(OPENCL_PROGRAM, "query.c", [compiler], ["-lOpenCL"])]
+
+
+def this_device(target: str, number: int = 0) -> Device | None:
+    """The device of this machine that a file for ``target`` ("cuda", "opencl") runs on."""
+    if target == "cuda":
+        return cuda_device()
+    found = opencl_devices()
+    return found[number] if number < len(found) else None
+
+
+def described_cuda(row: dict[str, int | str]) -> Device:
+    """From an answer of the CUDA program; clocks are in kHz, the bus in bits.
+
+    >>> row = {"name": "NVIDIA H200", "memory": 1, "major": 9, "minor": 0, "threads": 1024,
+    ...        "grid": 2147483647, "shared": 49152, "shared_most": 232448, "registers": 65536,
+    ...        "warp": 32, "processors": 132, "clock": 1980000, "memory_clock": 3201000, "bus": 6016}
+    >>> device = described_cuda(row)
+    >>> device.arch, device.shared_most, f"{device.bandwidth:.3g} {device.peak:.3g}"
+    ('sm_90', 232448, '4.81e+12 6.69e+13')
     """
-
-    target: str
-    compile: tuple[str, ...]
-    suffix: str
-    link: tuple[str, ...]
-    variables: tuple[str, ...]
-    version: str = ""
-    device: str = ""
-
-    def environment(self) -> dict[str, str]:
-        """The variables of the present environment that programs may see."""
-        return {n: v for n, v in os.environ.items() if any(_matches(n, p) for p in self.variables)}
-
-
-def _matches(name: str, pattern: str) -> bool:
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
-
-
-def accelerator(target: str, cc: tuple[str, ...], exact: bool = False) -> Accelerator:
-    """The compiler and the device of a target, ``cuda`` or ``opencl``.
-
-    ``cc``: the C compiler, which compiles files for OpenCL and the probe.  ``exact``: no contraction of
-    products and sums.  Raises ``Refusal`` MDH805 where files cannot be compiled, MDH806 without a device.
-    """
-    compiler = tuple(shlex.split(os.environ.get("CUDACXX", "nvcc"))) if target == "cuda" else cc
-    found = _accelerator(target, compiler, tuple(sorted(_environment(target).items())))
-    contraction = ("-fmad=false",) if exact and target == "cuda" else ()
-    return replace(found, compile=(*found.compile, *contraction))
-
-
-def _environment(target: str) -> dict[str, str]:
-    asked = Accelerator(target, (), "", (), _VARIABLES[target])
-    return asked.environment()
-
-
-@cache
-def _accelerator(
-    target: str, compiler: tuple[str, ...], variables: tuple[tuple[str, str], ...]
-) -> Accelerator:
-    """``variables``: those that may choose another device."""
-    version = _run([*compiler, "--version"])
-    if version is None or version.returncode != 0:
-        raise refuse("MDH805", f"the compiler `{' '.join(compiler)}` for {target} cannot be run",
-                     help=_INSTALL[target])  # fmt: skip
-    made = Accelerator(
-        target,
-        (*compiler, "-O3", "-arch=native") if target == "cuda" else (*compiler, "-O2"),
-        _SUFFIX[target],
-        _cuda_libraries(compiler) if target == "cuda" else ("-lOpenCL",),
-        _VARIABLES[target],
-        _version_of(version.stdout),
+    value = {key: int(x) for key, x in row.items() if key != "name"}
+    major, minor = value["major"], value["minor"]
+    lanes = 128 if major >= 9 or (major == 8 and minor > 0) else 64
+    clock, memory_clock = value.get("clock", 0), value.get("memory_clock", 0)
+    return Device(
+        str(row["name"]),
+        block_threads=value["threads"] or _PLAIN.block_threads,
+        shared=value["shared"] or _PLAIN.shared,
+        shared_most=max(value["shared_most"], value["shared"]) or _PLAIN.shared_most,
+        registers=value["registers"] or _PLAIN.registers,
+        warp=value["warp"] or _PLAIN.warp,
+        processors=value["processors"] or _PLAIN.processors,
+        grid=value["grid"] or _PLAIN.grid,
+        memory=value["memory"],
+        bandwidth=2e3 * memory_clock * value.get("bus", 0) / 8 or _PLAIN.bandwidth,
+        peak=2e3 * clock * lanes * value["processors"] or _PLAIN.peak,
+        arch=f"sm_{major}{minor}",
     )
-    return replace(made, device=_device(made, dict(variables)))
 
 
-def _version_of(text: str) -> str:
-    """The line of ``--version`` that names the release."""
-    lines = text.splitlines() or [""]
-    return next((line for line in lines if "release" in line), lines[0]).strip()
+def described_by_name(said: str) -> Device | None:
+    """From a line of ``nvidia-smi``: name, MiB, compute capability.
+
+    >>> device = described_by_name("NVIDIA H200, 143771, 9.0")
+    >>> device.processors, device.memory >> 30, device.arch
+    (132, 140, 'sm_90')
+    >>> described_by_name("No devices were found")
+    """
+    parts = [part.strip() for part in said.strip().partition("\n")[0].split(",")]
+    if len(parts) != 3 or not parts[1].isdigit():
+        return None
+    name, mebibytes, capability = parts
+    known = next((d for d in (H200, H100, A100) if d.name in name), _PLAIN)
+    arch = f"sm_{capability.replace('.', '')}"
+    return replace(known, name=name, memory=int(mebibytes) << 20, arch=arch)
 
 
-def _cuda_libraries(compiler: tuple[str, ...]) -> tuple[str, ...]:
-    """The flags that the user's compiler needs to link what nvcc made."""
-    said = _run([*compiler, "--dryrun", "-x", "cu", os.devnull, "-o", os.devnull])
-    line = re.search(r"^#\$ LIBRARIES=(.*)$", said.stderr if said else "", re.MULTILINE)
-    if line is None:  # another program than nvcc
-        return ("-lstdc++", "-lm")
-    return (*shlex.split(line[1]), "-lcudart_static", "-lrt", "-lpthread", "-ldl", "-lstdc++", "-lm")
+def described_opencl(row: dict[str, int | str]) -> Device:
+    """From an answer of the OpenCL program; what OpenCL does not say is that of the generic description."""
+    local = int(row["shared"]) or GENERIC_OPENCL.shared
+    return replace(
+        GENERIC_OPENCL,
+        name=str(row["name"]).strip(),
+        block_threads=int(row["threads"]) or GENERIC_OPENCL.block_threads,
+        shared=local,
+        shared_most=local,
+        memory=int(row["memory"]),
+        processors=int(row["processors"]) or 1,
+    )
 
 
-def _device(made: Accelerator, variables: dict[str, str]) -> str:
-    """What the device is called, by a program of our own.  Raises MDH805, MDH806."""
+def device_named(name: str, target: str) -> Device | None:
+    """A description by its name, or what this machine has (``this``); None where that is nothing.
+
+    Raises ``KeyError`` for a name that nothing has.
+    """
+    return this_device(target) if name == "this" else DEVICES[name]
+
+
+def _answers(
+    program: str, file: str, compiler: Sequence[str], link: Sequence[str]
+) -> list[dict[str, int | str]]:
+    """Lines of JSON that a program prints; none where it does not compile, or fails."""
+    if shutil.which(compiler[0]) is None:
+        return []
     with tempfile.TemporaryDirectory(prefix="mdh-lift-") as directory:
-        source, thing, program = (Path(directory, n) for n in (f"probe{made.suffix}", "probe.o", "probe"))
-        source.write_text(_PROBES[made.target])
-        compiled = _run([*made.compile, "-c", str(source), "-o", str(thing)])
-        if compiled is not None and compiled.returncode == 0:
-            linker = made.compile[0] if made.target == "opencl" else "g++"
-            compiled = _run([linker, str(thing), "-o", str(program), *made.link])
-        if compiled is None or compiled.returncode != 0:
-            lines = compiled.stderr.splitlines() if compiled else []
-            reason = next((line for line in lines if "error" in line), (lines or ["no answer"])[-1])
-            raise refuse("MDH805", f"files for {made.target} cannot be compiled: {reason.strip()[:200]}",
-                         help=_INSTALL[made.target])  # fmt: skip
-        kept = {n: v for n, v in os.environ.items() if n in ("PATH", "LD_LIBRARY_PATH")}
-        ran = _run([str(program)], {**kept, **variables})
-    if ran is None or ran.returncode != 0:
-        reason = (ran.stdout if ran else "").strip() or "the driver gives no answer"
-        raise refuse("MDH806", f"there is no device for {made.target}: {reason[:200]}",
-                     help=_DRIVER[made.target])  # fmt: skip
-    return ran.stdout.strip()
+        source, made = Path(directory, file), Path(directory, "query")
+        source.write_text(program)
+        if _run([*compiler, str(source), "-o", str(made), *link], COMPILE_SECONDS) is None:
+            return []
+        said = _output([str(made)])
+    found = []
+    for line in said.splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:  # a driver prints what it likes
+            continue
+    return [row for row in found if isinstance(row, dict)]
 
 
-def _run(
-    command: list[str], environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str] | None:
-    """A finished process; None where it cannot be started or takes too long."""
+def _output(words: Sequence[str]) -> str:
+    return _run(words, ANSWER_SECONDS) or ""
+
+
+def _run(words: Sequence[str], seconds: float) -> str | None:
+    """The standard output; None where the command is not there, fails, or takes too long."""
     try:
-        return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            timeout=_SECONDS, env=environment, check=False,
-        )  # fmt: skip
+        done = subprocess.run(
+            words, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL, errors="replace", text=True
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
+    return done.stdout if done.returncode == 0 else None
+
+
+__all__ = ["cuda_device", "described_by_name", "described_cuda", "described_opencl", "device_named",
+           "opencl_devices", "this_device"]  # fmt: skip

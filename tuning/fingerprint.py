@@ -11,7 +11,7 @@ from pathlib import Path
 import archspec.cpu
 import psutil
 
-from tuning.runner import Toolchain, usable_flags
+from tuning.toolchain import Toolchain, usable_flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,19 @@ def _caches(root: Path) -> tuple[str, ...]:
 
 
 def fingerprint(toolchain: Toolchain, threads: int) -> str:
-    """What must match for reuse: ``linux-x86_64-icelake-2of4t-1f3a9c0b``; last: caches, compiler, flags."""
+    """What must match for reuse: ``linux-x86_64-icelake-2of4t-1f3a9c0b``; last: caches, compiler, flags.
+
+    For a GPU ``linux-x86_64-icelake-2of4t-cuda-0b1f3a9c``; its digest is also of device, compiler and flags.
+    """
     m = machine()
     flags = sorted(f for f in usable_flags(toolchain.flags) if not f.startswith(("-I", "-i")))
     rest = repr((m.caches, toolchain.version, flags, toolchain.openmp))
-    digest = hashlib.sha256(rest.encode()).hexdigest()[:8]
-    return f"{m.system}-{m.isa}-{m.microarchitecture}-{threads}of{m.threads}t-{digest}"
+    host = f"{m.system}-{m.isa}-{m.microarchitecture}-{threads}of{m.threads}t"
+    gpu = toolchain.accelerator
+    if gpu is not None:
+        host += f"-{gpu.target}"
+        rest += repr((gpu.device, gpu.version, gpu.compile[1:]))
+    return f"{host}-{hashlib.sha256(rest.encode()).hexdigest()[:8]}"
 
 
 def description(toolchain: Toolchain, threads: int) -> dict[str, object]:

@@ -124,12 +124,16 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What would be spliced: static functions, a call (nonzero = handled), and what to do after it."""
+    """What would be spliced: functions, a call (nonzero = handled), and what to do after it.
+
+    ``unit``: the text of a file of its own (for a GPU); ``kernel_text`` then declares what it has.
+    """
 
     kernel_text: str
     call: str
     after: str = ""
     configuration_json: str = "{}"
+    unit: str = ""
 
 
 ORIGINAL_ONLY = Candidate("", "0")  # builds the original by itself

@@ -210,6 +210,7 @@ def run_bench(
         "budget": seconds,
         "hard": hard or 4 * seconds,
         "limit": cut_off if math.isfinite(cut_off) else 0,
+        "warm": int(bench.toolchain.accelerator is not None),
     }
     text = case_text(0, "bench", subject, sizes, settings)
     if text is None:

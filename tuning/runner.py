@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,6 +30,7 @@ import filelock
 import platformdirs
 
 from tuning.harness import ORIGINAL_ONLY, Candidate, ScalarArg, Subject, driver_text, subject_text
+from tuning.toolchain import Toolchain, compiler_reason
 
 OUTPUT_CAP = 1 << 20
 RESULT_CAP = 16 << 20
@@ -206,137 +207,6 @@ def _drain(fd: int, chunks: list[bytes], sizes: list[int], k: int, cap: int) -> 
     return True
 
 
-# --------------------------------------------------------------------------- compiling
-
-_TAKES_ARGUMENT = ("-o", "-MF", "-MT", "-MQ")
-_DROPPED = ("-c", "-S", "-E", "-M", "-MM", "-MD", "-MMD", "-MP", "-MG", "-pedantic-errors", "-pipe")
-
-
-def usable_flags(flags: Sequence[str]) -> tuple[str, ...]:
-    """A compile command's flags without outputs, dependency files and warnings made errors."""
-    kept: list[str] = []
-    skip = False
-    for flag in flags:
-        if skip or flag in _TAKES_ARGUMENT:
-            skip = not skip
-            continue
-        if flag not in _DROPPED and not flag.startswith(("-Werror", "-o")):
-            kept.append(flag)
-    return tuple(kept)
-
-
-_MEANING = (
-    *("-fsigned-char", "-funsigned-char", "-fsigned-bitfields", "-funsigned-bitfields", "-fshort-"),
-    *("-fwrapv", "-fpack-struct", "-fms-extensions", "-fplan9-extensions", "-fgnu89-inline"),
-    *("-fgnu-keywords", "-fsingle-precision-constant", "-finput-charset", "-fexec-charset"),
-    *("-fwide-exec-charset", "-fblocks", "-fdollars", "-ffreestanding", "-fno-common", "-fcommon"),
-    *("-fno-builtin", "-m32", "-m64", "-mx32", "-mabi"),
-)
-_WITH_NEXT = ("-mllvm", "-Xclang", "-Xlinker", "-Xassembler", "-z")
-
-
-def plain_flags(flags: Sequence[str], machine: bool = False) -> tuple[str, ...]:
-    """The flags that give a program its meaning: macros, headers, language, types; nothing that optimises.
-
-    ``machine``: also those that select instructions, for text that names them.
-
-    >>> plain_flags(("-O3", "-march=native", "-ffast-math", "-DN=4", "-I", "include", "-fwrapv", "-flto"))
-    ('-DN=4', '-I', 'include', '-fwrapv')
-    """
-    kept: list[str] = []
-    skip = False
-    for flag in usable_flags(flags):
-        dropped = skip or flag in _WITH_NEXT or _is_no_meaning(flag, machine)
-        skip = not skip and flag in _WITH_NEXT
-        if not dropped:
-            kept.append(flag)
-    return tuple(kept)
-
-
-def _is_no_meaning(flag: str, machine: bool) -> bool:
-    if flag.startswith(_MEANING):
-        return False
-    if machine and flag.startswith("-m"):
-        return False
-    kept = ("-std", "-pthread", "-Wp,")
-    dropped = ("-O", "-f", "-m", "-g", "-W", "-p", "--coverage", "-s", "-rdynamic")
-    return flag.startswith(dropped) and not flag.startswith(kept)
-
-
-# Functions that the nest does not need are dropped by the linker, and what only they miss is no error.
-_UNNEEDED = ("-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections")
-
-
-@dataclass(frozen=True)
-class Toolchain:
-    """The user's compiler and flags: verdicts and times are about exactly these, plus ``-fopenmp``."""
-
-    cc: tuple[str, ...] = ("gcc",)
-    flags: tuple[str, ...] = ("-O2",)
-    cwd: str = "."
-    link: tuple[str, ...] = ()
-    openmp: bool = True
-
-    @cached_property
-    def version(self) -> str:
-        return _compiler_version(self.cc)
-
-    def command(self, subject: str, driver: str, dependencies: str, output: str, quote_dir: str) -> list[str]:
-        openmp = ["-fopenmp"] if self.openmp else []
-        return [
-            *self.cc,
-            *usable_flags(self.flags),
-            *openmp,
-            "-w",
-            *(["-iquote", quote_dir] if quote_dir else []),
-            *("-MMD", "-MF", dependencies, "-MT", "x"),
-            *("-x", "c", subject, "-x", "none", driver, "-o", output),
-            *self.link,
-            "-lm",
-            "-ldl",
-            *_UNNEEDED,
-        ]
-
-    def plain_command(
-        self, machine: bool, subject: str, dependencies: str, output: str, quote_dir: str
-    ) -> list[str]:
-        """A shared library without optimisation."""
-        return [
-            *self.cc,
-            *plain_flags(self.flags, machine),
-            *("-O0", "-ffp-contract=off", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-Bsymbolic", "-w"),
-            *(["-iquote", quote_dir] if quote_dir else []),
-            *("-MMD", "-MF", dependencies, "-MT", "x"),
-            *("-x", "c", subject, "-x", "none", "-o", output),
-            *self.link,
-            "-lm",
-            *_UNNEEDED,
-        ]
-
-    def driver_command(self, source: str, output: str) -> list[str]:
-        abi = [f for f in self.flags if f in ("-m32", "-m64", "-mx32") or f.startswith("-mabi")]
-        return [*self.cc, *abi, "-O2", "-w", "-x", "c", "-c", source, "-o", output]
-
-
-@cache
-def _compiler_version(cc: tuple[str, ...]) -> str:
-    try:
-        done = subprocess.run(
-            [*cc, "--version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    lines = done.stdout.decode("utf-8", "replace").splitlines()
-    return lines[0].strip() if done.returncode == 0 and lines else ""
-
-
-def compiler_reason(stderr: bytes) -> str:
-    """The first error a compiler printed, in one line."""
-    text = stderr.decode("utf-8", "replace")
-    errors = [line for line in text.splitlines() if re.search(r"\berror\b|undefined reference", line)]
-    return (errors or text.splitlines() or ["the compiler failed without a message"])[0].strip()[:400]
-
-
 class Cache:
     """Finished programs by content.  An entry also names the headers it was made from, with their hashes."""
 
@@ -433,7 +303,7 @@ class Workbench:
         """Compile and link; ``data["program"]`` is the path of the executable."""
         directory = Path(subject.directory or Path(subject.path).parent).absolute()
         return self._build_text(
-            subject_text(subject, candidate), str(directory) if directory.is_dir() else ""
+            subject_text(subject, candidate), str(directory) if directory.is_dir() else "", candidate.unit
         )
 
     def build_plain(self, subject: Subject) -> Outcome:
@@ -475,18 +345,19 @@ class Workbench:
         with ThreadPoolExecutor(max(1, self.jobs)) as pool:
             return list(pool.map(lambda c: self.build(subject, c), candidates))
 
-    def _build_text(self, text: bytes, quote_dir: str) -> Outcome:
+    def _build_text(self, text: bytes, quote_dir: str, unit: str) -> Outcome:
         if not self.toolchain.version:
             return self._no_compiler()
         chain = repr(
             (self.toolchain, str(Path(self.toolchain.cwd).absolute()), self.toolchain.version, quote_dir)
         )
-        key = hashlib.sha256(driver_text() + chain.encode() + b"\0" + text).hexdigest()
+        parts = (chain.encode(), text, unit.encode())
+        key = hashlib.sha256(driver_text() + b"\0".join(parts)).hexdigest()
         entry = self._cache.find(key)
         if entry is not None:
             return Outcome(OK, data={"program": str(entry / "program"), "cached": True})
         driver = self._driver()
-        return self._compile(key, text, driver.data["object"], quote_dir) if driver.ok else driver
+        return self._compile(key, text, driver.data["object"], quote_dir, unit) if driver.ok else driver
 
     def _no_compiler(self) -> Outcome:
         return Outcome(HARNESS_FAILED, f"the compiler {' '.join(self.toolchain.cc)} cannot be run")
@@ -510,20 +381,34 @@ class Workbench:
                 entry = self._cache.add(key, made, ())
         return Outcome(OK, data={"object": str(entry / "driver.o")})
 
-    def _compile(self, key: str, text: bytes, driver: str, quote_dir: str) -> Outcome:
+    def _compile(self, key: str, text: bytes, driver: str, quote_dir: str, unit: str) -> Outcome:
         with self._making() as made:
             source, output = made / "subject.c", made / "program"
             source.write_bytes(text)
             rule = made / "rule.d"
-            command = self.toolchain.command(str(source), driver, str(rule), str(output), quote_dir)
-            ended = self._run_compiler(command, made)
-            if ended.killed:
-                return Outcome(ended.killed, f"the compiler was stopped after {ended.seconds:.0f} s")
-            if ended.status != 0:
-                return Outcome(COMPILE_FAILED, compiler_reason(ended.stderr))
+            objects = [driver]
+            commands: list[list[str]] = []
+            if unit:
+                commands, own = self._unit(unit, made)
+                objects.append(own)
+            commands.append(self.toolchain.command(str(source), objects, str(rule), str(output), quote_dir))
+            for command in commands:
+                ended = self._run_compiler(command, made)
+                if ended.killed:
+                    return Outcome(ended.killed, f"the compiler was stopped after {ended.seconds:.0f} s")
+                if ended.status != 0:
+                    return Outcome(COMPILE_FAILED, compiler_reason(ended.stderr))
             headers = _dependencies(rule, str(source), self.toolchain.cwd)
             entry = self._cache.add(key, made, headers)
         return Outcome(OK, data={"program": str(entry / "program"), "cached": False})
+
+    def _unit(self, text: str, made: Path) -> tuple[list[list[str]], str]:
+        """The command that compiles a candidate's own file, and the object that it makes."""
+        by = self.toolchain.accelerator
+        assert by is not None, "a file for a GPU needs an accelerator"
+        source, own = made / f"unit{by.suffix}", str(made / "unit.o")
+        source.write_text(text)
+        return [[*by.compile, "-c", str(source), "-o", own]], own
 
     @contextmanager
     def _making(self) -> Iterator[Path]:
@@ -574,6 +459,8 @@ class Workbench:
             limits = _limit_lines(self.limits, wall, threads) + f"enough {enough}\n"
             spec.write_text(limits + "".join(cases))
             env = environment(_RUN_ENV, directory, OMP_NUM_THREADS=str(threads), OMP_DYNAMIC="false")
+            if self.toolchain.accelerator is not None:
+                env |= self.toolchain.accelerator.environment()
             if not timed:
                 env["OMP_WAIT_POLICY"] = "passive"
             ended = run_process(

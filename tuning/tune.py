@@ -120,6 +120,8 @@ class Reference:
 
 def text_hash(candidate: Candidate) -> str:
     text = "\0".join((candidate.kernel_text, candidate.call, candidate.after))
+    if candidate.unit:
+        text += "\0" + candidate.unit
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

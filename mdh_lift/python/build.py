@@ -24,7 +24,7 @@ import platformdirs
 from emit.targets import OPENMP
 from mdh_core.diagnostics import refuse
 from mdh_lift.entry import ENTRY, Program
-from tuning.devices import Accelerator, accelerator
+from tuning.accelerator import Accelerator, accelerator
 
 CHECK_SECONDS = 60
 COMPILE_SECONDS = 120

@@ -1,0 +1,149 @@
+"""One file for all GPU nests of a source file: what they share once, then each nest; header, Makefile.
+
+    gemm_mdh.cu / gemm_mdh.c   runtime, kernels, a host function for each nest
+    gemm_mdh.h                 the prototypes, for C and C++
+    gemm_mdh.mk                how the object is made, and what is linked with it
+
+Nests share the device with its queue and the memory on it: the k-th array of one nest lies where the k-th
+array of another one lay.  Tests compile the three as a user would, and run several nests of one file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from emit.frames import template
+from emit.gpu_kernels import GpuKernel
+from emit.targets import Target
+from mdh_core.diagnostics import refuse
+from mdh_core.source import NO_SPAN, Span
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceArray:
+    """Memory of a nest on the device: a part of an array of the host, or a temporary.
+
+    type      of the elements, in C
+    host      the part from `<name>_first` to `<name>_last` is copied to the device
+    written   and back
+    count     C text of how many elements there are
+    """
+
+    name: str
+    type: str
+    count: str
+    host: bool = False
+    written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPart:
+    """A nest of the file: its kernels, its host function, and the call at the nest (nonzero: done).
+
+    name       of the host function; those of its kernels begin with it
+    title      the nest and where it stands, for the comment
+    prototype  of the host function, without `extern "C"`
+    records    structure types that its kernels need: name and declaration
+    functions  the user's functions that its kernels call: name and lines
+    texts      the lines of each kernel
+    head       lines before the device is asked: sizes, assumptions, the parts of arrays, overlaps
+    body       lines with the launches
+    exact      a reduction or a scan has `fp(exact)`
+    rounded    divisions and roots must be rounded as on the host
+    """
+
+    name: str
+    title: str
+    notes: tuple[str, ...]
+    prototype: str
+    call: str
+    records: tuple[tuple[str, str], ...]
+    functions: tuple[tuple[str, tuple[str, ...]], ...]
+    kernels: tuple[GpuKernel, ...]
+    texts: tuple[tuple[str, ...], ...]
+    head: tuple[str, ...]
+    memory: tuple[DeviceArray, ...]
+    body: tuple[str, ...]
+    exact: bool = False
+    rounded: bool = False
+    span: Span = NO_SPAN
+
+    @property
+    def doubles(self) -> bool:
+        return any("double" in row for text in self.texts for row in text)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFile:
+    """``text`` is `<name>.cu` or `<name>.c`, ``header`` `<name>.h`, ``make`` `<name>.mk`."""
+
+    name: str
+    text: str
+    header: str
+    make: str
+    parts: tuple[GpuPart, ...]
+
+    @property
+    def call(self) -> str:
+        """The call at the only nest."""
+        (part,) = self.parts
+        return part.call
+
+    @property
+    def kernels(self) -> tuple[GpuKernel, ...]:
+        return tuple(k for part in self.parts for k in part.kernels)
+
+
+def gpu_file(name: str, parts: Sequence[GpuPart], target: Target) -> GpuFile:
+    """The file of some nests, whose names differ.
+
+    name: C identifier; of the files, without suffix.  Raises ``Refusal`` (MDH417) where two nests mean
+    different structures, or different functions, by one name.
+    """
+    records = _common(parts, [dict(p.records) for p in parts])
+    functions = _common(parts, [dict(p.functions) for p in parts])
+    lines = [row for p in parts for row in p.head]
+    exact = any(p.exact for p in parts)
+    file = f"{name}{target.suffix}"
+    text = template(f"{target.name}{target.suffix}.j2").render(
+        name=name,
+        file=file,
+        parts=parts,
+        exact=exact,
+        records=list(records.values()),
+        functions=[row for rows in functions.values() for row in rows],
+        memory=max(len(p.memory) for p in parts) or 1,
+        arrays=any(m.host for p in parts for m in p.memory),
+        written=any(m.written for p in parts for m in p.memory),
+        kernels=max(len(p.kernels) for p in parts) or 1,
+        bounded=any("mdh_least(" in row or "mdh_greatest(" in row for row in lines),
+        addresses=any("uintptr_t" in row for row in lines),
+        many=any("mdh_too_many(" in row for p in parts for row in p.body),
+        rounded=any(p.rounded for p in parts),
+    )
+    prototypes = [p.prototype.replace("_Bool", "bool") for p in parts]
+    header = template("gpu.h.j2").render(
+        name=name, prototypes=prototypes, bools=any(re.search(r"\bbool\b", p) for p in prototypes)
+    )
+    make = template("gpu.mk.j2").render(name=name, file=file, target=target.name, exact=exact)
+    return GpuFile(name, _tidy(text), header, make, tuple(parts))
+
+
+def _tidy(text: str) -> str:
+    return re.sub(r"\n{3,}", "\n\n", text)
+
+
+def _common(parts: Sequence[GpuPart], found: Sequence[dict[str, _T]]) -> dict[str, _T]:
+    """What the nests declare, once each."""
+    known: dict[str, _T] = {}
+    for part, own in zip(parts, found, strict=True):
+        for name, declaration in own.items():
+            if known.setdefault(name, declaration) != declaration:
+                headline = f"`{name}` of {part.title} is something else in another nest of the file"
+                raise refuse("MDH417", headline, part.span, help="give one of them another name")
+    return known

@@ -1,0 +1,238 @@
+"""`--target cuda|opencl` through the command line: OpenCL on its device, CUDA on the CPU (``CUDACXX``)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gpu_emitted import has_opencl_device
+from tests.test_improve import _file, _mdh_lift
+
+SUM = """\
+#include <stddef.h>
+
+void rows(int n, int m, float s[restrict n], float a[restrict n][m])
+{
+#pragma mdh sizes(n=60, m=70)
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < m; k++)
+            s[i] += a[i][k] * a[i][k];
+}
+"""
+ON_CPU = shlex.join([sys.executable, "-m", "tuning.cuda_on_cpu"])
+needs_opencl = pytest.mark.skipif(
+    not has_opencl_device(), reason="there is no OpenCL device (pocl-opencl-icd makes the processor one)"
+)
+TARGETS = [pytest.param("opencl", marks=needs_opencl), "cuda"]
+
+
+def _gpu(directory: Path, *arguments: str, **environment: str):  # type: ignore[no-untyped-def]
+    return _mdh_lift(directory, *arguments, **{"CUDACXX": ON_CPU, **environment})
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_verify(target: str, tmp_path: Path) -> None:
+    _file(tmp_path, SUM)
+    done = _gpu(tmp_path, "--format", "json", "verify", "--target", target, "f.c")
+    assert done.returncode == 0, done.stderr
+    (nest,) = json.loads(done.stdout)["nests"]
+    checked = nest["verification"]
+    assert nest["target"] == target and checked["outcome"] == "ok"
+    assert checked["handled"] == checked["cases"] > 40, "all of it ran on the device"
+    assert any("n=0" in size for size in checked["sizes"])
+    assert nest["certificate"]["holds"] is False
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_wrong_code_is_a_wrong_result(target: str, tmp_path: Path) -> None:
+    """A compiler that takes a product for a sum."""
+    _file(tmp_path, SUM)
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text(
+        "import pathlib, subprocess, sys\n"
+        "a = sys.argv[1:]\n"
+        "for k, x in enumerate(a):\n"
+        "    if x.endswith(('unit.c', 'unit.cu')):\n"
+        "        t = pathlib.Path(x).read_text()\n"
+        "        assert ' * a[' in t\n"
+        "        pathlib.Path(x).write_text(t.replace(' * a[', ' + a['))\n"
+        f"sys.exit(subprocess.run([*{shlex.split(ON_CPU) if target == 'cuda' else ['gcc']!r}, *a]).returncode)\n"
+    )
+    compiler = tmp_path / "cc"
+    compiler.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(wrong))} \"$@\"\n")
+    compiler.chmod(0o755)
+    words = ["--", str(compiler), "-O2"] if target == "opencl" else []
+    done = _gpu(tmp_path, "verify", "--target", target, "f.c", *words, CUDACXX=str(compiler))
+    assert done.returncode == 3, done.stderr
+    assert "error[MDH701]" in done.stderr
+
+
+@pytest.mark.parametrize("target", TARGETS[:1])  # CUDA on the CPU takes a minute
+def test_tune_keeps_results_for_the_device(target: str, tmp_path: Path) -> None:
+    _file(tmp_path, SUM)
+    first = _gpu(tmp_path, "tune", "--target", target, "--budget", "3ev", "f.c")
+    assert first.returncode in (0, 1), first.stderr  # 1: no speedup is a warning that counts
+    lock = (tmp_path / "mdh-lift.lock").read_text()
+    ((fingerprint, classes),) = json.loads(lock)["nests"]["f.c::rows::0"].items()
+    (entry,) = classes.values()
+    assert f"-{target}-" in fingerprint
+    assert entry["versions"]["device"] and entry["versions"][f"compiler for {target}"]
+    assert entry["configuration"]["point"]["fast"] in ("i", "k")
+    assert "threads" not in entry["configuration"]["point"], "that is a parameter of OpenMP"
+    again = _gpu(tmp_path, "tune", "--target", target, "--budget", "3ev", "--replay", "f.c")
+    assert "MDH6" not in again.stderr.replace("MDH603", "").replace("MDH604", ""), again.stderr
+    replayed = json.loads((tmp_path / "mdh-lift.lock").read_text())
+    ((_, classes),) = replayed["nests"]["f.c::rows::0"].items()
+    assert next(iter(classes.values()))["configuration"] == entry["configuration"]
+
+
+def test_no_compiler_for_the_target(tmp_path: Path) -> None:
+    _file(tmp_path, SUM)
+    done = _gpu(tmp_path, "verify", "--target", "cuda", "f.c", CUDACXX="no-such-nvcc")
+    assert done.returncode == 4 and "error[MDH805]" in done.stderr
+    assert "no-such-nvcc" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_no_cuda_device(tmp_path: Path) -> None:
+    _file(tmp_path, SUM)
+    done = _gpu(tmp_path, "tune", "--target", "cuda", "f.c", MDH_SHIM_DEVICES="0")
+    assert done.returncode == 4 and "error[MDH806]" in done.stderr
+    assert not (tmp_path / "mdh-lift.lock").exists()
+
+
+@needs_opencl
+def test_no_opencl_device(tmp_path: Path) -> None:
+    _file(tmp_path, SUM)
+    done = _gpu(tmp_path, "verify", "--target", "opencl", "f.c", MDH_OPENCL_DEVICE="99")
+    assert done.returncode == 4 and "error[MDH806]" in done.stderr
+    assert "number 99 is asked for" in done.stderr
+
+
+def test_target_of_the_nest(tmp_path: Path) -> None:
+    _file(tmp_path, SUM.replace("#pragma mdh", "#pragma mdh target(cuda)"))
+    shown = _mdh_lift(tmp_path, "emit", "f.c")
+    assert shown.returncode == 0 and "cuda_runtime.h" in shown.stdout
+    refused = _mdh_lift(tmp_path, "emit", "--target", "openmp", "f.c")
+    assert refused.returncode == 1 and "error[MDH411]" in refused.stderr
+    assert "target(cuda)" in refused.stderr and "omp" not in refused.stdout
+    (tmp_path / "mdh-lift.toml").write_text("[tune]\ntarget = 'opencl'\n")
+    of_file = _mdh_lift(tmp_path, "emit", "f.c")
+    assert "error[MDH411]" in of_file.stderr
+    (tmp_path / "mdh-lift.toml").write_text("[tune]\ntarget = 'fpga'\n")
+    unknown = _mdh_lift(tmp_path, "emit", "f.c")
+    assert unknown.returncode == 2 and "none of openmp, cuda, opencl" in unknown.stderr
+
+
+TWO = """\
+#include <stdio.h>
+#include <stdlib.h>
+
+static float a[300][200], s[300], t[200];
+
+static void rows(int n, int m)
+{
+    /* sums of squares */
+#pragma mdh sizes(n=300, m=200)
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < m; k++)
+            s[i] += a[i][k] * a[i][k];
+}
+
+void columns(int n, int m)
+{
+#pragma mdh sizes(n=300, m=200)
+    for (int k = 0; k < m; k++)
+        for (int i = 0; i < n; i++)
+            t[k] += a[i][k];
+}
+
+int main(void)
+{
+    for (int i = 0; i < 300; i++)
+        for (int k = 0; k < 200; k++)
+            a[i][k] = i % 7 - k % 5;
+    rows(300, 200);
+    columns(300, 200);
+    for (int i = 0; i < 300; i++)
+        printf("%g ", s[i]);
+    for (int k = 0; k < 200; k++)
+        printf("%g ", t[k]);
+    return 0;
+}
+"""
+
+
+def _made(directory: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, cwd=directory, capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+@needs_opencl
+def test_spliced_file_runs_on_the_device_and_without(tmp_path: Path) -> None:
+    """Two nests share one generated file, which the user's Makefile builds; the original is the fallback."""
+    path = _file(tmp_path, TWO, "two.c")
+    bare = path.read_bytes()
+    assert _made(tmp_path, "gcc", "-w", "two.c", "-o", "plain").returncode == 0
+    expected = _made(tmp_path, "./plain").stdout
+    printed = _gpu(tmp_path, "splice", "--target", "opencl", "--force", "two.c")
+    assert printed.returncode == 1 and "+++ b/two_opencl_mdh.c" in printed.stdout
+    assert sorted(x.name for x in tmp_path.iterdir()) == ["plain", "two.c"], "a diff writes nothing"
+    done = _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "two.c")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "Makefile").write_text(
+        "two: two.o\n\ninclude two_opencl_mdh.mk\n\ntwo: $(two_opencl_mdh_OBJECT)\n"
+        "\t$(CC) $^ -o $@ $(two_opencl_mdh_LIBS)\n"
+        "two.o: CFLAGS = -O2 -Wall -Wextra -Wno-unknown-pragmas -Werror\n"
+    )
+    assert _made(tmp_path, "make", "two").returncode == 0
+    on_device = _made(tmp_path, "./two")
+    assert on_device.stdout == expected and on_device.stderr == ""
+    without = _made(tmp_path, "./two", MDH_OPENCL_DEVICE="99")
+    assert without.stdout == expected
+    assert without.stderr.count("the original runs instead") == 1, "stated once"
+    off = _made(tmp_path, "gcc", "-w", "-DMDH_LIFT_OFF", "two.c", "-o", "off")
+    assert off.returncode == 0 and _made(tmp_path, "./off").stdout == expected
+    assert "2 spliced" in _gpu(tmp_path, "check", "two.c").stderr
+    again = _gpu(tmp_path, "splice", "--target", "opencl", "--force", "two.c::rows")
+    assert again.returncode == 0 and "---" not in again.stdout, "splicing twice, or a part, is the same as once"
+    reverted = _gpu(tmp_path, "revert", "-w", "two.c")
+    assert reverted.returncode == 0 and path.read_bytes() == bare
+    assert not list(tmp_path.glob("two_opencl_mdh.[chm]*"))
+
+
+@needs_opencl
+def test_generated_files_are_watched(tmp_path: Path) -> None:
+    path = _file(tmp_path, SUM)
+    assert _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "f.c").returncode == 0
+    spliced = path.read_bytes()
+    header = tmp_path / "f_opencl_mdh.h"
+    made = header.read_bytes()
+    header.write_bytes(made + b"/* mine */\n")
+    edited = _gpu(tmp_path, "check", "f.c")
+    assert edited.returncode == 1 and "`f_opencl_mdh.h` was edited" in edited.stdout + edited.stderr
+    refused = _gpu(tmp_path, "splice", "--target", "opencl", "-w", "f.c")
+    assert refused.returncode == 1 and header.read_bytes() == made + b"/* mine */\n"
+    assert _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "f.c").returncode == 0
+    assert header.read_bytes() == made and path.read_bytes() == spliced
+    (tmp_path / "f_opencl_mdh.c").unlink()
+    stale = _gpu(tmp_path, "status", "f.c")
+    assert stale.returncode == 1 and "stale" in stale.stdout
+
+
+@needs_opencl
+def test_file_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
+    path = _file(tmp_path, SUM)
+    bare = path.read_bytes()
+    _file(tmp_path, "/* mine */\n", "f_opencl_mdh.h")
+    done = _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "f.c")
+    assert done.returncode == 2 and "error[MDH803]" in done.stderr
+    assert path.read_bytes() == bare and (tmp_path / "f_opencl_mdh.h").read_text() == "/* mine */\n"
+    assert not (tmp_path / "f_opencl_mdh.c").exists()

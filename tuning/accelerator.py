@@ -1,0 +1,194 @@
+"""How a candidate's own file for a GPU is compiled, linked and run, and whether there is a device for it.
+
+The user's file keeps its compiler and flags; the generated file beside it has an ``Accelerator``: nvcc
+for CUDA (another program by the environment variable CUDACXX, as CMake has it), the C compiler for OpenCL.
+Devices are asked by a probe that is compiled and run in a process of its own: drivers may hang, print, or
+end their process.
+
+    accelerator("opencl", ("gcc",))        raises MDH805: no compiler, MDH806: no device
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from mdh_core.diagnostics import refuse
+
+_SECONDS = 60.0
+_PROBES = {
+    "cuda": """#include <cuda_runtime.h>
+#include <stdio.h>
+int main(void)
+{
+  int devices = 0;
+  cudaDeviceProp about;
+  cudaError_t answer = cudaGetDeviceCount(&devices);
+  if (answer == cudaSuccess && devices == 0) return puts("there is none"), 1;
+  if (answer == cudaSuccess) answer = cudaGetDeviceProperties(&about, 0);
+  if (answer != cudaSuccess) return puts(cudaGetErrorString(answer)), 1;
+  return puts(about.name), 0;
+}
+""",
+    "opencl": """#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(void)
+{
+  cl_platform_id platforms[16];
+  cl_uint several = 0, number = 0, wanted = 0;
+  const char *asked = getenv("MDH_OPENCL_DEVICE");
+  if (asked) wanted = (cl_uint)strtoul(asked, NULL, 10);
+  if (clGetPlatformIDs(16, platforms, &several) != CL_SUCCESS) several = 0;
+  for (cl_uint p = 0; p < several && p < 16; p++) {
+    cl_device_id devices[16];
+    cl_uint count = 0;
+    if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, 16, devices, &count) != CL_SUCCESS) continue;
+    for (cl_uint d = 0; d < count && d < 16; d++)
+      if (number++ == wanted) {
+        char name[256] = "";
+        clGetDeviceInfo(devices[d], CL_DEVICE_NAME, sizeof name, name, NULL);
+        return puts(name), 0;
+      }
+  }
+  return printf("of %u devices, number %u is asked for\\n", number, wanted), 1;
+}
+""",
+}
+_SUFFIX = {"cuda": ".cu", "opencl": ".c"}
+_VARIABLES = {
+    "cuda": ("CUDA_*", "MDH_SHIM_*", "MDH_FIBERS", "NVIDIA_*"),
+    "opencl": ("MDH_OPENCL_*", "OCL_*", "OPENCL_*", "POCL_*"),
+}
+_INSTALL = {
+    "cuda": "install the CUDA toolkit, or name its compiler in CUDACXX",
+    "opencl": "install OpenCL's headers and loader (opencl-c-headers and ocl-icd-opencl-dev in Debian)",
+}
+_DRIVER = {
+    "cuda": "`--target openmp` needs none; CUDACXX may name a compiler that runs CUDA on the processor",
+    "opencl": "`--target openmp` needs none; pocl-opencl-icd makes the processor a device",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Accelerator:
+    """What a candidate's own file needs.
+
+    compile    argument list; ``-c FILE -o OBJECT`` follows
+    suffix     of the file
+    link       flags behind the objects
+    variables  of the environment that its programs may see; a star at the end stands for any rest
+    version    of the compiler, first line
+    device     as the driver calls it
+    """
+
+    target: str
+    compile: tuple[str, ...]
+    suffix: str
+    link: tuple[str, ...]
+    variables: tuple[str, ...]
+    version: str = ""
+    device: str = ""
+
+    def environment(self) -> dict[str, str]:
+        """The variables of the present environment that programs may see."""
+        return {n: v for n, v in os.environ.items() if any(_matches(n, p) for p in self.variables)}
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+
+
+def accelerator(target: str, cc: tuple[str, ...], exact: bool = False) -> Accelerator:
+    """The compiler and the device of a target, ``cuda`` or ``opencl``.
+
+    ``cc``: the C compiler, which compiles files for OpenCL and the probe.  ``exact``: no contraction of
+    products and sums.  Raises ``Refusal`` MDH805 where files cannot be compiled, MDH806 without a device.
+    """
+    compiler = tuple(shlex.split(os.environ.get("CUDACXX", "nvcc"))) if target == "cuda" else cc
+    found = _accelerator(target, compiler, tuple(sorted(_environment(target).items())))
+    contraction = ("-fmad=false",) if exact and target == "cuda" else ()
+    return replace(found, compile=(*found.compile, *contraction))
+
+
+def _environment(target: str) -> dict[str, str]:
+    asked = Accelerator(target, (), "", (), _VARIABLES[target])
+    return asked.environment()
+
+
+@cache
+def _accelerator(
+    target: str, compiler: tuple[str, ...], variables: tuple[tuple[str, str], ...]
+) -> Accelerator:
+    """``variables``: those that may choose another device."""
+    version = _run([*compiler, "--version"])
+    if version is None or version.returncode != 0:
+        raise refuse("MDH805", f"the compiler `{' '.join(compiler)}` for {target} cannot be run",
+                     help=_INSTALL[target])  # fmt: skip
+    made = Accelerator(
+        target,
+        (*compiler, "-O3", "-arch=native") if target == "cuda" else (*compiler, "-O2"),
+        _SUFFIX[target],
+        _cuda_libraries(compiler) if target == "cuda" else ("-lOpenCL",),
+        _VARIABLES[target],
+        _version_of(version.stdout),
+    )
+    return replace(made, device=_device(made, dict(variables)))
+
+
+def _version_of(text: str) -> str:
+    """The line of ``--version`` that names the release."""
+    lines = text.splitlines() or [""]
+    return next((line for line in lines if "release" in line), lines[0]).strip()
+
+
+def _cuda_libraries(compiler: tuple[str, ...]) -> tuple[str, ...]:
+    """The flags that the user's compiler needs to link what nvcc made."""
+    said = _run([*compiler, "--dryrun", "-x", "cu", os.devnull, "-o", os.devnull])
+    line = re.search(r"^#\$ LIBRARIES=(.*)$", said.stderr if said else "", re.MULTILINE)
+    if line is None:  # another program than nvcc
+        return ("-lstdc++", "-lm")
+    return (*shlex.split(line[1]), "-lcudart_static", "-lrt", "-lpthread", "-ldl", "-lstdc++", "-lm")
+
+
+def _device(made: Accelerator, variables: dict[str, str]) -> str:
+    """What the device is called, by a program of our own.  Raises MDH805, MDH806."""
+    with tempfile.TemporaryDirectory(prefix="mdh-lift-") as directory:
+        source, thing, program = (Path(directory, n) for n in (f"probe{made.suffix}", "probe.o", "probe"))
+        source.write_text(_PROBES[made.target])
+        compiled = _run([*made.compile, "-c", str(source), "-o", str(thing)])
+        if compiled is not None and compiled.returncode == 0:
+            linker = made.compile[0] if made.target == "opencl" else "g++"
+            compiled = _run([linker, str(thing), "-o", str(program), *made.link])
+        if compiled is None or compiled.returncode != 0:
+            lines = compiled.stderr.splitlines() if compiled else []
+            reason = next((line for line in lines if "error" in line), (lines or ["no answer"])[-1])
+            raise refuse("MDH805", f"files for {made.target} cannot be compiled: {reason.strip()[:200]}",
+                         help=_INSTALL[made.target])  # fmt: skip
+        kept = {n: v for n, v in os.environ.items() if n in ("PATH", "LD_LIBRARY_PATH")}
+        ran = _run([str(program)], {**kept, **variables})
+    if ran is None or ran.returncode != 0:
+        reason = (ran.stdout if ran else "").strip() or "the driver gives no answer"
+        raise refuse("MDH806", f"there is no device for {made.target}: {reason[:200]}",
+                     help=_DRIVER[made.target])  # fmt: skip
+    return ran.stdout.strip()
+
+
+def _run(
+    command: list[str], environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str] | None:
+    """A finished process; None where it cannot be started or takes too long."""
+    try:
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            timeout=_SECONDS, env=environment, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return None
