@@ -25,6 +25,7 @@ from mdh_lift.python import build
 from mdh_lift.python.decorator import MdhFunction
 from mdh_lift.python.device_arrays import held, ready
 from tests.gpu_emitted import has_opencl_device
+from tuning import accelerator as accelerator_module
 
 TYPES = (np.float32, np.float64, np.int32, np.int64)
 T = np.float32
@@ -332,9 +333,8 @@ def test_names_that_mean_something_else_are_told() -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_kernel_is_never_used(
-    target: str, old: str, new: str, reason: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    target: str, old: str, new: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MDH_LIFT_CACHE", str(tmp_path))
     original = gpu_entry.program
 
     def broken(*args: Any) -> Any:
@@ -351,11 +351,14 @@ def test_a_wrong_kernel_is_never_used(
         for i in range(len(x)):
             y[i] = x[i] * 3
 
-    x, y = np.arange(6.0), np.zeros(6)
+    def verified() -> set[Path]:
+        return {p for p in build.cache_directory().iterdir() if p.suffix in (".so", ".verified")}
+
+    x, y, before = np.arange(6.0), np.zeros(6), verified()
     with pytest.warns(MdhWarning, match=reason):
         f(x, y)
     assert (y == 3 * x).all()
-    assert list(tmp_path.iterdir()) == []
+    assert verified() == before
 
 
 @needs_opencl
@@ -367,7 +370,11 @@ def test_what_was_verified_is_verified_for_this_device_only(
     original = build._check
     monkeypatch.setattr(build, "_check", lambda *a: checks.append(a[1].target) or original(*a))
     x = np.arange(3.0)
-    for _ in range(2):
+    quiet(mdh(target="opencl")(running), x, np.zeros(3))
+    accelerator_module._accelerator.cache_clear()  # as in a later process
+    with monkeypatch.context() as later:
+        later.setattr(build, "_compile", lambda *a: pytest.fail("compiled again"))
+        later.setattr(accelerator_module, "_probe", lambda *a: pytest.fail("the probe is compiled again"))
         quiet(mdh(target="opencl")(running), x, np.zeros(3))
     assert checks == ["opencl"]
     monkeypatch.setenv("MDH_OPENCL_OPTIONS", "-cl-opt-disable -DANOTHER")
