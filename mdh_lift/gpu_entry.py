@@ -14,10 +14,11 @@ from dataclasses import replace
 
 from emit.interface_text import declared
 from lifter.lift import LiftedNest
-from lowering.point import Value
+from lowering.device import Device
 from mdh_core.expr import INT64, Affine
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Sequential, Step
 from mdh_lift.entry import ENTRY, Program, Slot, beside
+from mdh_lift.given import completed
 from mdh_lift.gpu_plans import gpu_plan
 
 
@@ -25,17 +26,20 @@ def program(
     found: LiftedNest,
     target: str,
     params: Mapping[str, int],
-    point: Mapping[str, Value] | None = None,
+    point: Mapping[str, object] | None = None,
     lines: str = "",
     entry: str = ENTRY,
+    device: Device | None = None,
 ) -> Program:
     """The files for a configuration that suits these values of the integer parameters.
 
-    ``found`` was ``entry.prepared``; ``point``: values instead of the default's.  Raises ``Refusal`` MDH417.
+    ``found`` was ``entry.prepared``; ``point``: values instead of the default's, which is for ``device`` or
+    else a usual one.  Raises ``Refusal`` MDH417, and ``ConfigurationError`` for a point that is none of the
+    nest.
     """
     whole, extents = _with_extents(found)
-    plan = gpu_plan(whole, target, params, lines)
-    file = plan.file({**plan.default, **(point or {})})
+    plan = gpu_plan(whole, target, params, lines, device=device)
+    file = plan.file(completed(plan, point))
     made = beside(found, file.header, file.call, extents, entry)
     return replace(made, target=target, device=file.text)
 

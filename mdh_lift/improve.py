@@ -47,7 +47,7 @@ from mdh_lift.specials import specials_of
 from mdh_lift.splice import SplicePart
 from mdh_lift.version import VERSION
 from tuning import lock as locks
-from tuning.accelerator import accelerator
+from tuning.accelerator import accelerator, with_limits
 from tuning.budget import Budget, parse_budget
 from tuning.fingerprint import fingerprint
 from tuning.harness import Subject
@@ -244,7 +244,7 @@ def prepare(
         _test_legality(nest, formed.programs, formed.configurations(default), machine.model)
     else:
         exact = nest.lifted.nest.directive.fp == "exact"
-        by = accelerator(target, toolchain.cc, exact)
+        by = with_limits(accelerator(target, toolchain.cc, exact))
         toolchain = replace(toolchain, accelerator=by)
         limits = _GPU_LIMITS
         plan = gpu_plan(nest.lifted, target, params, lines, known, by.limits)

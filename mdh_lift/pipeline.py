@@ -464,35 +464,36 @@ def spliced_names(path: str, selects: Callable[[str], bool]) -> list[str]:
 def emitted(
     report: FileReport,
     nest: NestReport,
-    point: Mapping[str, int | str] | None = None,
+    point: Mapping[str, object] | None = None,
     target: str = "",
     device: Device | None = None,
 ) -> str:
     """Kernel and call of a nest at a point of the search space, by default the cost model's first choice.
 
-    ``target``: empty for what the nest says.  Raises MDH411 where the nest's clause excludes it.
+    ``target``: empty for what the nest says.  Raises MDH411 where the nest's clause excludes it, and
+    ``ConfigurationError`` for a point that is none of the nest.
 
     For a GPU: the file of the nest, its header, and the call; for a ``device``, else for a usual one.
     """
     if nest.lifted is None or not nest.lifted.programs:
         return ""
-    from mdh_lift import kernels  # not needed to check a file
+    from mdh_lift import given, kernels  # not needed to check a file
 
     if is_python(report.source.path):
-        return _emitted_for_python(report, nest, point or {})
+        return _emitted_for_python(report, nest, point, target_of(nest, target), device)
     target = target_of(nest, target)
     planned = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
     if target != "openmp":
         from mdh_lift.gpu_plans import gpu_plan
 
         on_gpu = gpu_plan(nest.lifted, target, planned.params, planned.lines, planned.macros, device)
-        file = on_gpu.file({**on_gpu.default, **(point or {})})
+        file = on_gpu.file(given.completed(on_gpu, point))
         after = kernels.after_text(nest.lifted)
         return (
             f"{file.text.rstrip()}\n\n{file.header.rstrip()}\n\n{file.make.rstrip()}\n\n"
             f"/* in place of the nest */\nif ({file.call}) {{ {after} }}\n"
         )
-    kernel = planned.kernel({**planned.default, **(point or {})})
+    kernel = planned.kernel(given.completed(planned, point))
     after = kernels.after_text(nest.lifted)
     return f"{kernel.text.rstrip()}\n\n/* in place of the nest */\nif ({kernel.call}) {{ {after} }}\n"
 
@@ -508,17 +509,29 @@ def target_of(nest: NestReport, asked: str = "") -> str:
     return asked or (own[0] if own else "openmp")
 
 
-def _emitted_for_python(report: FileReport, nest: NestReport, point: Mapping[str, int | str]) -> str:
-    """The C file that the decorator compiles: types and functions, kernel, entry."""
-    from mdh_lift import entry, kernels
+def _emitted_for_python(
+    report: FileReport,
+    nest: NestReport,
+    point: Mapping[str, object] | None,
+    target: str,
+    device: Device | None,
+) -> str:
+    """What the decorator compiles: a C file with types and functions, kernel, entry.
+
+    For a GPU: the file of the nest, and the C file with the entry.
+    """
+    from mdh_lift import entry, given, gpu_entry, kernels
 
     assert nest.lifted is not None
     bare = entry.prepared(nest.lifted.nest)
     combines = any(d.code == "MDH415" for d in nest.lifted.diagnostics)
     again = _of_python({bare.name} if combines else ())(bare)
     planned = kernels.plan(again, lines_of(report, nest))
-    name = kernels.kernel_name(bare.function, bare.label)
-    return entry.around(again, planned.kernel({**planned.default, **point}), f"{name}_entry").text
+    name = f"{kernels.kernel_name(bare.function, bare.label)}_entry"
+    if target == "openmp":
+        return entry.around(again, planned.kernel(given.completed(planned, point)), name).text
+    made = gpu_entry.program(again, target, planned.params, point, planned.lines, name, device)
+    return f"{made.device.rstrip()}\n\n/* the C file that calls it */\n{made.text}"
 
 
 def macros_of(report: FileReport) -> frozenset[str]:

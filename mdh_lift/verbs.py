@@ -401,7 +401,7 @@ def emit(
 def _emitted(
     report: FileReport,
     nest: NestReport,
-    given: Mapping[str, int | str] | None,
+    given: Mapping[str, object] | None,
     asked: str,
     device: str | None,
 ) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -131,6 +134,51 @@ def test_emitted_files_compile(run: Callable[..., Result], tmp_path: Path) -> No
     subprocess.run(command, check=True)
     Path("point.json").write_text('{"threads": ""}')
     assert "configuration: threads=," in run("emit", "good.py::matvec", "--config", "point.json").stdout
+
+
+@pytest.mark.parametrize("target", ["cuda", "opencl"])
+def test_files_for_a_gpu_compile(target: str, run: Callable[..., Result]) -> None:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    assert compiler
+    for name in ("matvec", "factory"):
+        result = run("emit", f"good.py::{name}", "--target", target)
+        assert result.exit_code == 0
+        device, entry = result.stdout.split("/* the C file that calls it */\n")
+        function = re.search(rf"int (\w*{name}_0_mdh)\(", device)
+        assert function is not None and f"int {name}_0_mdh_entry(void *const *mdh_a)" in entry
+        Path("entry.c").write_text(entry)
+        strict = ["-std=gnu11", "-Wall", "-Werror", "-fPIC", "-c"]
+        subprocess.run([compiler, *strict, "entry.c", "-o", "entry.o"], check=True)
+        if target == "cuda":
+            Path("device.cu").write_text(device)
+            command = [sys.executable, "-m", "tuning.cuda_on_cpu", "-fPIC", "-c", "device.cu", "-o", "device.o"]
+            root = str(Path(__file__).parent.parent)
+            subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": root})
+        else:
+            Path("device.c").write_text(device)
+            subprocess.run([compiler, *strict, "device.c", "-o", "device.o"], check=True)
+        undefined = subprocess.run(["nm", "-u", "entry.o"], capture_output=True, text=True, check=True).stdout.split()
+        assert function[1] in undefined
+        assert f" T {function[1]}\n" in subprocess.run(["nm", "device.o"], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_nest_may_restrict_its_targets(run: Callable[..., Result]) -> None:
+    Path("gpu.py").write_text(TEXT.replace("@mdh\n", "@mdh(target=('cuda', 'opencl'))\n"))
+    assert "<<<" in run("emit", "gpu.py::matvec").stdout
+    assert "clCreateBuffer" in run("emit", "gpu.py::matvec", "--target", "opencl").stdout
+    result = run("emit", "gpu.py::matvec", "--target", "openmp", "--format", "concise")
+    assert result.exit_code == 1 and "gpu.py:5:" in result.output
+    assert "error[MDH411]: target `openmp` is not among those of the nest" in result.output
+
+
+def test_arrays_without_a_length_are_told_it(run: Callable[..., Result]) -> None:
+    Path("gather.py").write_text(
+        'from mdh_lift import mdh\n\n\n@mdh\ndef gather(n: "int64", x: "float32[:]", at: "int64[n]", y: "restrict float32[n]"):\n'
+        "    for i in range(n):\n        y[i] = x[at[i]]\n"
+    )
+    result = run("emit", "gather.py", "--target", "cuda")
+    assert result.exit_code == 0, result.output
+    assert "long x_extent" in result.stdout and "at_extent" not in result.stdout
 
 
 def test_status(run: Callable[..., Result]) -> None:

@@ -10,6 +10,7 @@ end their process.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -115,16 +116,20 @@ def why_not(by: Accelerator, text: str, said: str) -> str | None:
     return None if by.limits is None else ptxas.why_not(ptxas.parsed(said, text), by.limits)
 
 
-def accelerator(target: str, cc: tuple[str, ...], exact: bool = False) -> Accelerator:
+def accelerator(
+    target: str, cc: tuple[str, ...], exact: bool = False, kept: Path | None = None
+) -> Accelerator:
     """The compiler and the device of a target, ``cuda`` or ``opencl``.
 
     ``cc``: the C compiler, which compiles files for OpenCL and the probe.  ``exact``: no contraction of
-    products and sums.  Raises ``Refusal`` MDH805 where files cannot be compiled, MDH806 without a device.
+    products and sums.  ``kept``: a directory of the user's own in which the probe stays for later processes,
+    as nvcc takes seconds to compile it.  Raises ``Refusal`` MDH805 where files cannot be compiled, MDH806
+    without a device.
     """
     compiler = tuple(shlex.split(os.environ.get("CUDACXX", "nvcc"))) if target == "cuda" else cc
-    found = _accelerator(target, compiler, tuple(sorted(_environment(target).items())))
+    found = _accelerator(target, compiler, tuple(sorted(_environment(target).items())), kept)
     contraction = ("-fmad=false",) if exact and target == "cuda" else ()
-    return replace(found, compile=(*found.compile, *contraction), limits=_limits(target))
+    return replace(found, compile=(*found.compile, *contraction))
 
 
 def _environment(target: str) -> dict[str, str]:
@@ -132,11 +137,11 @@ def _environment(target: str) -> dict[str, str]:
     return asked.environment()
 
 
-def _limits(target: str) -> Device:
-    """Those of the device that a program will find; where it cannot be asked, of a usual one."""
-    number = os.environ.get("MDH_OPENCL_DEVICE", "0") if target == "opencl" else "0"
-    usual = H100 if target == "cuda" else GENERIC_OPENCL
-    return _described(target, int(number) if number.isdigit() else 0) or usual
+def with_limits(by: Accelerator) -> Accelerator:
+    """With the limits of the device that a program will find; where it cannot be asked, of a usual one."""
+    number = os.environ.get("MDH_OPENCL_DEVICE", "0") if by.target == "opencl" else "0"
+    usual = H100 if by.target == "cuda" else GENERIC_OPENCL
+    return replace(by, limits=_described(by.target, int(number) if number.isdigit() else 0) or usual)
 
 
 _described = cache(devices.this_device)
@@ -144,7 +149,7 @@ _described = cache(devices.this_device)
 
 @cache
 def _accelerator(
-    target: str, compiler: tuple[str, ...], variables: tuple[tuple[str, str], ...]
+    target: str, compiler: tuple[str, ...], variables: tuple[tuple[str, str], ...], kept: Path | None
 ) -> Accelerator:
     """``variables``: those that may choose another device."""
     version = _run([*compiler, "--version"])
@@ -159,7 +164,7 @@ def _accelerator(
         _VARIABLES[target],
         _version_of(version.stdout),
     )
-    return replace(made, device=_device(made, dict(variables)))
+    return replace(made, device=_device(made, dict(variables), kept))
 
 
 def _version_of(text: str) -> str:
@@ -177,27 +182,39 @@ def _cuda_libraries(compiler: tuple[str, ...]) -> tuple[str, ...]:
     return (*shlex.split(line[1]), "-lcudart_static", "-lrt", "-lpthread", "-ldl", "-lstdc++", "-lm")
 
 
-def _device(made: Accelerator, variables: dict[str, str]) -> str:
+def _device(made: Accelerator, variables: dict[str, str], kept: Path | None) -> str:
     """What the device is called, by a program of our own.  Raises MDH805, MDH806."""
-    with tempfile.TemporaryDirectory(prefix="mdh-lift-") as directory:
-        source, thing, program = (Path(directory, n) for n in (f"probe{made.suffix}", "probe.o", "probe"))
-        source.write_text(_PROBES[made.target])
-        compiled = _run([*made.compile, "-c", str(source), "-o", str(thing)])
-        if compiled is not None and compiled.returncode == 0:
-            linker = made.compile[0] if made.target == "opencl" else "g++"
-            compiled = _run([linker, str(thing), "-o", str(program), *made.link])
-        if compiled is None or compiled.returncode != 0:
-            lines = compiled.stderr.splitlines() if compiled else []
-            reason = next((line for line in lines if "error" in line), (lines or ["no answer"])[-1])
-            raise refuse("MDH805", f"files for {made.target} cannot be compiled: {reason.strip()[:200]}",
-                         help=_INSTALL[made.target])  # fmt: skip
-        kept = {n: v for n, v in os.environ.items() if n in ("PATH", "LD_LIBRARY_PATH")}
-        ran = _run([str(program)], {**kept, **variables})
+    with tempfile.TemporaryDirectory(prefix="mdh-lift-", dir=kept) as directory:
+        if kept is None:
+            program = _probe(made, Path(directory))
+        else:
+            words = (_PROBES[made.target], *made.compile, *made.link, made.version)
+            program = kept / f"probe-{hashlib.sha256(repr(words).encode()).hexdigest()[:16]}"
+            if not program.exists():
+                _probe(made, Path(directory)).replace(program)
+        inherited = {n: v for n, v in os.environ.items() if n in ("PATH", "LD_LIBRARY_PATH")}
+        ran = _run([str(program)], {**inherited, **variables})
     if ran is None or ran.returncode != 0:
         reason = (ran.stdout if ran else "").strip() or "the driver gives no answer"
         raise refuse("MDH806", f"there is no device for {made.target}: {reason[:200]}",
                      help=_DRIVER[made.target])  # fmt: skip
     return ran.stdout.strip()
+
+
+def _probe(made: Accelerator, directory: Path) -> Path:
+    """The program that asks for the device.  Raises MDH805."""
+    source, thing, program = (directory / n for n in (f"probe{made.suffix}", "probe.o", "probe"))
+    source.write_text(_PROBES[made.target])
+    compiled = _run([*made.compile, "-c", str(source), "-o", str(thing)])
+    if compiled is not None and compiled.returncode == 0:
+        linker = made.compile[0] if made.target == "opencl" else "g++"
+        compiled = _run([linker, str(thing), "-o", str(program), *made.link])
+    if compiled is None or compiled.returncode != 0:
+        lines = compiled.stderr.splitlines() if compiled else []
+        reason = next((line for line in lines if "error" in line), (lines or ["no answer"])[-1])
+        raise refuse("MDH805", f"files for {made.target} cannot be compiled: {reason.strip()[:200]}",
+                     help=_INSTALL[made.target])  # fmt: skip
+    return program
 
 
 def _run(

@@ -1,0 +1,108 @@
+"""``emit --config``: parameters that a nest does not have, and values of the wrong kind, are usage errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lifter.annotations import TARGETS
+from mdh_lift.cli import cli
+
+TEXT = """\
+void f(int n, int m, const float *restrict a, const float *restrict x, float *restrict y)
+{
+#pragma mdh name(rows)
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < m; k++) y[i] += a[i * m + k] * x[k];
+}
+"""
+PYTHON = """\
+from mdh_lift import mdh
+
+
+@mdh
+def f(n: "int32", m: "int32", a: "restrict float32[n, m]", x: "restrict float32[m]", y: "restrict float32[n]"):
+    for i in range(n):
+        for k in range(m):
+            y[i] += a[i, k] * x[k]
+"""
+NAMES = {"openmp": "block_i", "cuda": "threads_i", "opencl": "threads_i"}  # a number that may be anything from 1 on
+
+
+@pytest.fixture
+def emit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    monkeypatch.chdir(tmp_path)
+    Path("f.c").write_text(TEXT)
+    Path("f.py").write_text(PYTHON)
+
+    def run(file: str, target: str, point: object) -> Result:
+        Path("point.json").write_text(json.dumps(point))
+        return CliRunner().invoke(cli, ["emit", file, "--target", target, "--config", "point.json"])
+
+    return run
+
+
+@pytest.mark.parametrize("file", ["f.c", "f.py"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_unknown_names_are_told_with_the_nearest_known_one(
+    file: str, target: str, emit: Callable[..., Result]
+) -> None:
+    name = NAMES[target]
+    result = emit(file, target, {name.replace("_", ""): 4})
+    assert result.exit_code == 2 and not result.stdout
+    assert f"has no parameter `{name.replace('_', '')}`; did you mean `{name}`?" in result.stderr
+    result = emit(file, target, {"zzzzzz": 4})
+    assert result.exit_code == 2 and result.stderr.rstrip().endswith("has no parameter `zzzzzz`")
+    assert emit(file, target, {f"{name}_at1": 4}).exit_code == 2  # of a second program, which there is not
+
+
+@pytest.mark.parametrize("file", ["f.c", "f.py"])
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("value", ["4", 4.0, True, None, [4], 0, -4])
+def test_values_that_are_no_numbers_from_one_on(
+    file: str, target: str, value: object, emit: Callable[..., Result]
+) -> None:
+    result = emit(file, target, {NAMES[target]: value})
+    assert result.exit_code == 2 and "MDH901" not in result.output
+    assert f"`{NAMES[target]}` of `f::" in result.stderr and f"is {value!r}, which is " in result.stderr
+
+
+@pytest.mark.parametrize("file", ["f.c", "f.py"])
+@pytest.mark.parametrize(
+    ("target", "name", "value", "says"),
+    [
+        ("openmp", "threads", 4, "which is no text"),
+        ("openmp", "threads", "j", "which is none of '', 'i', 'k', separated by commas"),
+        ("openmp", "vector", "i,k", "which is none of '-', 'i', 'k'"),
+        ("openmp", "pack_a", "tile", "which is none of 'block', 'no', 'panel', 'row'"),
+        ("openmp", "order", 99, "which is none of 0"),
+        ("cuda", "fast", "", "which is none of 'i', 'k'"),
+        ("opencl", "share_x", 2, "which is none of 0, 1"),
+    ],
+)  # fmt: skip
+def test_words_and_switches(
+    file: str, target: str, name: str, value: object, says: str, emit: Callable[..., Result]
+) -> None:
+    result = emit(file, target, {name: value})
+    assert result.exit_code == 2 and says in result.stderr, result.output
+
+
+@pytest.mark.parametrize("file", ["f.c", "f.py"])
+@pytest.mark.parametrize(
+    ("target", "point"),
+    [
+        ("openmp", {"threads": "", "block_i": 7}), ("openmp", {"threads": "i,k"}), ("cuda", {"threads_i": 24}),
+        ("opencl", {"threads_i": 8, "fast": "k"}),
+    ],
+)  # fmt: skip
+def test_values_need_not_be_those_of_a_search(
+    file: str, target: str, point: dict[str, object], emit: Callable[..., Result]
+) -> None:
+    result = emit(file, target, point)
+    assert result.exit_code == 0
+    lines = result.stdout.replace("\n * ", " ")
+    assert all(f"{name}={value}" in lines for name, value in point.items())
