@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from frontend_c import data_regions
+from frontend_c.data_regions import DataRegion
 from frontend_c.lexer import token_hash, tokens
 from frontend_c.preprocess import CompileCommand
 from frontend_c.read import ReadResult, Refused, apart, read
@@ -108,6 +110,7 @@ class FileReport:
     command: CompileCommand
     nests: tuple[NestReport, ...] = ()
     findings: tuple[Finding, ...] = ()  # what belongs to no nest
+    data: tuple[DataRegion, ...] = ()  # whose arrays stay on the device, for GPUs
 
     @property
     def all_findings(self) -> list[Finding]:
@@ -144,10 +147,21 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
     nests = [_report(place, known, checked(nest), found) for nest in lifted]
     nests += [_refused(place, nest, found) for nest in refused]
     nests.sort(key=lambda n: n.line)
-    findings = [place.finding(d) for d in result.diagnostics]
+    kept = [(region, _problems(region, lifted)) for region in result.regions]
+    told = [d for _, problems in kept for d in problems]
+    findings = [place.finding(d) for d in (*result.diagnostics, *told)]
+    data = tuple(region for region, problems in kept if not problems)
     if not any(f.diagnostic.severity == "error" for f in findings):
         findings += _orphans(source, found, {region_name(short_name(n.name)) for n in nests})
-    return FileReport(source, bare, command, tuple(nests), tuple(findings))
+    return FileReport(source, bare, command, tuple(nests), tuple(findings), data)
+
+
+def _problems(region: DataRegion, lifted: Sequence[LiftedNest]) -> tuple[Diagnostic, ...]:
+    """What must not be in a data region if a GPU runs these nests."""
+    from mdh_lift.gpu_plans import on_device
+
+    found = data_regions.problems(region, [on_device(nest) for nest in lifted if nest.programs])
+    return tuple(d if d.file else replace(d, file=lifted[0].nest.file if lifted else "") for d in found)
 
 
 def _check_python(source: SourceFile, options: Options) -> FileReport:
@@ -465,6 +479,49 @@ def emitted(
     kernel = planned.kernel({**planned.default, **(point or {})})
     after = kernels.after_text(nest.lifted)
     return f"{kernel.text.rstrip()}\n\n/* in place of the nest */\nif ({kernel.call}) {{ {after} }}\n"
+
+
+def emitted_file(
+    report: FileReport, nests: Sequence[NestReport], point: Mapping[str, int | str] | None, target: str
+) -> str:
+    """The GPU file of several nests and of the data regions around them, and what stands in their places.
+
+    Raises ``Refusal`` where a nest cannot be emitted, or one that is not among ``nests`` would use arrays
+    that are on the device (MDH419).
+    """
+    from emit.gpu_file import gpu_file
+    from emit.targets import TARGETS
+    from mdh_lift import gpu_plans, kernels
+
+    parts, places, lifted = [], list[str](), []
+    for nest in nests:
+        if nest.lifted is None or not nest.lifted.programs:
+            continue
+        planned = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
+        plan = gpu_plans.gpu_plan(nest.lifted, target, planned.params, planned.lines, planned.macros)
+        parts.append(plan.part({**plan.default, **(point or {})}))
+        places.append(f"/* in place of {parts[-1].title} */")
+        places.append(f"if ({parts[-1].call}) {{ {kernels.after_text(nest.lifted)} }}")
+        lifted.append(nest.lifted)
+    if not parts:
+        return ""
+    regions = []
+    for region in report.data:
+        around = [n for n in lifted if region.span.start <= n.nest.span.start < region.span.end]
+        for problem in _problems(region, lifted) if around else ():
+            raise Refusal(problem)
+        if around:
+            regions.append(gpu_plans.region_part(region, target))
+            for (at, text), where in zip(
+                data_regions.insertions(region, *regions[-1].calls), ("behind", "before"), strict=True
+            ):
+                line = SourceFile("", report.bare.data).line_col(at)[0]
+                places.append(f"/* {where} the brace in line {line} */\n{text.strip()}")
+    name = re.sub(r"\W", "_", Path(report.source.path).stem, flags=re.ASCII) + "_mdh"
+    name = f"_{name}" if name[0].isdigit() else name
+    file = gpu_file(name, parts, TARGETS[target], regions)
+    texts = (file.text, file.header, file.make, "\n".join(places))
+    return "\n\n".join(text.rstrip() for text in texts) + "\n"
 
 
 def _emitted_for_python(report: FileReport, nest: NestReport, point: Mapping[str, int | str]) -> str:

@@ -356,6 +356,13 @@ def emit(session: Session, paths: Sequence[str], target: str, configuration: str
     nests: list[NestReport] = []
     codes: dict[str, dict[str, object]] = {}
     for found, report, own in reports_of(session, paths):
+        if report.data and target != "openmp":
+            nests += own
+            text = session.attempt(found.path, partial(pipeline.emitted_file, report, own, given, target))
+            if text is not None:
+                codes |= {nest.name: {"target": target, "code": text} for nest in own}
+                session.result(text)
+            continue
         for nest in own:
             nests.append(nest)
             text = session.attempt(found.path, partial(pipeline.emitted, report, nest, given, target))
