@@ -16,6 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from frontend_c.c_types import Types
+from frontend_c.data_regions import DATA, DataRegion, RegionName, parse_data, region_in, thread_uses
 from frontend_c.directives import MDH, Found, find_directives
 from frontend_c.expressions import Context
 from frontend_c.functions import Functions, parameters, why_not_combine
@@ -47,12 +48,16 @@ class Refused:
 
 @dataclass(frozen=True)
 class ReadResult:
-    """``parts``: for a nest of several statements, by its name, what there is if it does not lift."""
+    """``parts``: for a nest of several statements, by its name, what there is if it does not lift.
+
+    ``regions``: of data directives; what is wrong with others is in ``diagnostics``.
+    """
 
     nests: tuple[LoopNest, ...] = ()
     refused: tuple[Refused, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()  # what belongs to no nest
     parts: Mapping[str, tuple[LoopNest | Refused, ...]] = field(default_factory=dict)
+    regions: tuple[DataRegion, ...] = ()
 
 
 def read(source: SourceFile, command: CompileCommand, accept: Collection[str] = ()) -> ReadResult:
@@ -70,7 +75,9 @@ def read(source: SourceFile, command: CompileCommand, accept: Collection[str] = 
         return ReadResult(diagnostics=(*notes, none))
     results = reader.read_all()
     nests = tuple(r for r in results if isinstance(r, LoopNest))
-    return ReadResult(nests, tuple(r for r in results if isinstance(r, Refused)), notes, reader.parts)
+    regions, wrong = reader.data_regions([r.span for r in results])
+    refused = tuple(r for r in results if isinstance(r, Refused))
+    return ReadResult(nests, refused, (*notes, *wrong), reader.parts, regions)
 
 
 def _with_claim(nest: LoopNest | Refused, claim: Claim) -> LoopNest | Refused:
@@ -102,7 +109,9 @@ class _FileReader:
         self.whole = preprocessed(preprocess(source, command))
         self.stream = self.whole.stream
         self.positions = Positions(source, self.stream)
-        self.directives = find_directives(self.positions, accept)
+        found = find_directives(self.positions, accept)
+        self.data = [d for d in found if d.word == "mdh" and DATA.match(d.text)]
+        self.directives = [d for d in found if d not in self.data]
         self.unit = Unit(self.stream)
         self.context = Context(self.unit, self.positions, Types(self.unit, _signed_char(command)))
         self.functions = Functions(self.context)
@@ -224,6 +233,30 @@ class _FileReader:
             return [whole]
         self.taken = taken
         return [apart(part, whole.diagnostics) for part in parts]
+
+    def data_regions(self, nests: Sequence[Span]) -> tuple[tuple[DataRegion, ...], tuple[Diagnostic, ...]]:
+        """The regions of all data directives, and what is wrong with the others.  ``nests``: their bytes."""
+        regions: list[DataRegion] = []
+        wrong: list[Diagnostic] = []
+        counted: dict[str, int] = {}
+        for found in self.data:
+            chunk = self._chunk(found.token)
+            function = chunk.name if chunk else "?"
+            label = f"data{counted.setdefault(function, 0)}"
+            counted[function] += 1
+            names, problems = parse_data(found.text, found.offsets, found.span)
+            name = f"{self.source.path}::{function}::{label}"
+            one = _One(self, found, chunk, function, label, name, Directive(), list(problems))
+            try:
+                region = one.data_region(names)
+                if any(n.start <= region.span.start < n.end for n in nests):
+                    raise refuse("MDH418", "data directive inside of a nest", found.span)
+            except Refusal as refusal:
+                one.problems.append(refusal.diagnostic)
+            wrong += [_placed(d, self.source) for d in one.problems]
+            if not one.problems:
+                regions.append(region)
+        return tuple(regions), tuple(dict.fromkeys(wrong))
 
     def _result(self, one: _One) -> LoopNest | Refused:
         try:
@@ -447,6 +480,30 @@ class _One:
             k -= 1
         return Span(tokens[k].start, span.end)
 
+    # ------------------------------------------------------------------ data regions
+
+    def data_region(self, names: Sequence[RegionName]) -> DataRegion:
+        """The region of a data directive; raises ``Refusal`` where there is none (MDH418, MDH419)."""
+        file = self.file
+        first = file.after_pragmas(self.found.token + 1)
+        is_block = first < len(file.stream) and file.stream[first].text == "{"
+        whole = file.original_statement(first) if is_block else None
+        end = statement_end(file.whole.tokens, first) if is_block else None
+        if self.chunk is None or end is None or whole is None or file.source.data[whole[1].start] != _BRACE:
+            raise refuse(
+                "MDH418", "data directive is not before a compound statement", self.found.span,
+                help="put it directly before the `{` of a block with several nests",
+            )  # fmt: skip
+        definition, block = self._parsed(first, end)
+        draft = DataRegion(
+            self.name, self.function, self.label, tuple(names), whole[1], self.found.span
+        )
+        region, wrong = region_in(block, definition, draft, file.context)
+        self.problems += wrong
+        uses = region.uses + thread_uses(file.stream, first, end, file.positions)
+        placed = tuple(replace(u, diagnostic=_placed(u.diagnostic, file.source)) for u in uses)
+        return replace(region, uses=placed)
+
     # ------------------------------------------------------------------ combine functions
 
     def _check_operators(self) -> None:
@@ -539,6 +596,7 @@ class _Region(_One):
                     )  # fmt: skip
 
 
+_BRACE = ord("{")
 _ENDSCOP = re.compile(rb"#\s*pragma\s+endscop\b")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DECLARES = (c_ast.Decl, c_ast.Typedef, c_ast.Struct, c_ast.Union, c_ast.Enum, c_ast.Enumerator)

@@ -82,6 +82,8 @@ CODES: dict[str, Code] = _rows(
     ("MDH415", "warning", "assignment combines", "In Python, a function that declares its buffers with `out` and `inp` follows the MDH project: `=` into a cell that does not depend on a reduced dimension combines all values over that dimension, where plain Python would keep the last one. With `+=` and the like both mean the same.", 0),
     ("MDH416", "error", "array cannot be copied to a GPU", "A GPU has memory of its own: before the nest runs there, the part of each array that it touches is copied. Where an array is indexed with data and its size is not declared, that part is not known."),
     ("MDH417", "error", "name means something else on a GPU", "Names of the nest stand in the kernels as they are. One is a word of CUDA C++ or OpenCL C, or a variable of the generated host function."),
+    ("MDH418", "error", "data directive does not fit", "`#pragma mdh data copy(A)` stands before a compound statement `{ ... }`, outside of nests, and names arrays or pointers that are declared before it."),
+    ("MDH419", "error", "arrays cannot stay on the device", "In the statement of a data directive the newest values of its arrays are in the memory of a GPU. Between the nests, the host may copy and exchange pointers to them, but neither use an element, nor hand them to a function; the statement is left at its end only; and what a nest writes is copied out or said not to be needed."),
     # 5xx freshness
     ("MDH501", "error", "splice is stale", "The source nest changed after the generated code was made from it. Run `mdh-lift` on the file again."),
     ("MDH502", "error", "generated code was edited", "A generated region differs from what was written. `--force` overwrites it; `revert -w` drops it."),

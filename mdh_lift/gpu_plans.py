@@ -17,8 +17,11 @@ from pathlib import Path
 
 from emit.gpu_file import GpuFile, GpuPart, RegionArray, RegionPart, gpu_file
 from emit.gpu_render import gpu_part
+from emit.host_text import leaves
+from emit.interface_text import written_buffers
 from emit.request import KernelRequest
 from emit.targets import TARGETS, Target
+from frontend_c.data_regions import DataRegion, NestOnDevice
 from lifter.lift import LiftedNest
 from lowering.device import GENERIC_OPENCL, H100, Device
 from lowering.gpu_point import gpu_configuration, gpu_default, gpu_space
@@ -188,3 +191,19 @@ def _renamed(restriction: str, names: set[str], suffix: str) -> str:
         return found[0] + suffix if found[0] in names else found[0]
 
     return re.sub(r"[A-Za-z_]\w*", renamed, restriction, flags=re.ASCII) if suffix else restriction
+
+
+def region_part(region: DataRegion, target: str) -> RegionPart:
+    """The two functions of a data region: ``jacobi_data0_mdh_begin`` and ``_end``."""
+    reserved = TARGETS[target].reserved
+    arrays = [RegionArray(n.name + "_" * (n.name in reserved), n.name, n.clause) for n in region.names]
+    name = kernels.kernel_name(region.function, region.label)
+    return RegionPart(name, f"{region.function}::{region.label}", tuple(arrays))
+
+
+def on_device(lifted: LiftedNest) -> NestOnDevice:
+    """What a data region must know of a nest that a GPU runs."""
+    placed = list(leaves(lifted.program))
+    bases = {b.name: b.base or b.name for leaf, _ in placed for b in leaf.buffers}
+    words = (re.findall(r"[A-Za-z_]\w*", bases[name]) for name in written_buffers(placed) if name in bases)
+    return NestOnDevice(lifted.nest.span, frozenset(w for found in words for w in found))

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from frontend_c import data_regions
+from frontend_c.data_regions import DataRegion
 from frontend_c.lexer import token_hash, tokens
 from frontend_c.preprocess import CompileCommand
 from frontend_c.read import ReadResult, Refused, apart, read
@@ -47,7 +49,6 @@ from tuning import lock as locks
 if TYPE_CHECKING:
     from emit.gpu_file import GpuPart
     from frontend_py.read import Refused as RefusedFunction
-    from lowering.device import Device
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
 
@@ -114,6 +115,7 @@ class FileReport:
     command: CompileCommand
     nests: tuple[NestReport, ...] = ()
     findings: tuple[Finding, ...] = ()  # what belongs to no nest
+    data: tuple[DataRegion, ...] = ()  # whose arrays stay on the device, for GPUs
 
     @property
     def all_findings(self) -> list[Finding]:
@@ -150,10 +152,21 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
     nests = [_report(place, known, checked(nest), found) for nest in lifted]
     nests += [_refused(place, nest, found) for nest in refused]
     nests.sort(key=lambda n: n.line)
-    findings = [place.finding(d) for d in result.diagnostics]
+    kept = [(region, problems_of(region, lifted)) for region in result.regions]
+    told = [d for _, problems in kept for d in problems]
+    findings = [place.finding(d) for d in (*result.diagnostics, *told)]
+    data = tuple(region for region, problems in kept if not problems)
     if not any(f.diagnostic.severity == "error" for f in findings):
         findings += _orphans(source, found, {region_name(short_name(n.name)) for n in nests})
-    return FileReport(source, bare, command, tuple(nests), tuple(findings))
+    return FileReport(source, bare, command, tuple(nests), tuple(findings), data)
+
+
+def problems_of(region: DataRegion, lifted: Sequence[LiftedNest]) -> tuple[Diagnostic, ...]:
+    """What must not be in a data region if a GPU runs these nests."""
+    from mdh_lift.gpu_plans import on_device
+
+    found = data_regions.problems(region, [on_device(nest) for nest in lifted if nest.programs])
+    return tuple(d if d.file else replace(d, file=lifted[0].nest.file if lifted else "") for d in found)
 
 
 def _check_python(source: SourceFile, options: Options) -> FileReport:
@@ -163,7 +176,7 @@ def _check_python(source: SourceFile, options: Options) -> FileReport:
     result = read_python(source)
     bare = Original(source.data, ())
     place = _Place(source, bare)
-    lifted = _lifted_within(result.nests, options.config.lift.seconds, _of_python(result.factories))
+    lifted = _lifted_within(result.nests, options.config.lift.seconds, of_python(result.factories))
     nests = [_python_report(place, nest) for nest in lifted]
     nests += [_refused(place, refused, ()) for refused in result.refused]
     nests.sort(key=lambda n: n.line)
@@ -171,7 +184,7 @@ def _check_python(source: SourceFile, options: Options) -> FileReport:
     return FileReport(source, bare, CompileCommand(), tuple(nests), findings)
 
 
-def _of_python(factories: Collection[str]) -> Callable[[LoopNest], LiftedNest]:
+def of_python(factories: Collection[str]) -> Callable[[LoopNest], LiftedNest]:
     """``lift`` for nests of Python; those of ``factories`` mean what the MDH project means by ``=``."""
     from frontend_py.factory import assigns_in_reduction, combined
 
@@ -458,46 +471,6 @@ def spliced_names(path: str, selects: Callable[[str], bool]) -> list[str]:
     return sorted({r.name for r in regions(read_source(path).data) if selects(r.name)})
 
 
-# --------------------------------------------------------------------------- emit
-
-
-def emitted(
-    report: FileReport,
-    nest: NestReport,
-    point: Mapping[str, object] | None = None,
-    target: str = "",
-    device: Device | None = None,
-) -> str:
-    """Kernel and call of a nest at a point of the search space, by default the cost model's first choice.
-
-    ``target``: empty for what the nest says.  Raises MDH411 where the nest's clause excludes it, and
-    ``ConfigurationError`` for a point that is none of the nest.
-
-    For a GPU: the file of the nest, its header, and the call; for a ``device``, else for a usual one.
-    """
-    if nest.lifted is None or not nest.lifted.programs:
-        return ""
-    from mdh_lift import given, kernels  # not needed to check a file
-
-    if is_python(report.source.path):
-        return _emitted_for_python(report, nest, point, target_of(nest, target), device)
-    target = target_of(nest, target)
-    planned = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
-    if target != "openmp":
-        from mdh_lift.gpu_plans import gpu_plan
-
-        on_gpu = gpu_plan(nest.lifted, target, planned.params, planned.lines, planned.macros, device)
-        file = on_gpu.file(given.completed(on_gpu, point))
-        after = kernels.after_text(nest.lifted)
-        return (
-            f"{file.text.rstrip()}\n\n{file.header.rstrip()}\n\n{file.make.rstrip()}\n\n"
-            f"/* in place of the nest */\nif ({file.call}) {{ {after} }}\n"
-        )
-    kernel = planned.kernel(given.completed(planned, point))
-    after = kernels.after_text(nest.lifted)
-    return f"{kernel.text.rstrip()}\n\n/* in place of the nest */\nif ({kernel.call}) {{ {after} }}\n"
-
-
 def target_of(nest: NestReport, asked: str = "") -> str:
     """The target that was asked for, or the first of the directive's clause.  Raises MDH411."""
     own = nest.lifted.nest.directive.targets if nest.lifted is not None else ()
@@ -507,31 +480,6 @@ def target_of(nest: NestReport, asked: str = "") -> str:
         raise refuse("MDH411", f"target `{asked}` is not among those of the nest", span,
                      help=f"add `{asked}` to the clause `target({', '.join(own)})`")  # fmt: skip
     return asked or (own[0] if own else "openmp")
-
-
-def _emitted_for_python(
-    report: FileReport,
-    nest: NestReport,
-    point: Mapping[str, object] | None,
-    target: str,
-    device: Device | None,
-) -> str:
-    """What the decorator compiles: a C file with types and functions, kernel, entry.
-
-    For a GPU: the file of the nest, and the C file with the entry.
-    """
-    from mdh_lift import entry, given, gpu_entry, kernels
-
-    assert nest.lifted is not None
-    bare = entry.prepared(nest.lifted.nest)
-    combines = any(d.code == "MDH415" for d in nest.lifted.diagnostics)
-    again = _of_python({bare.name} if combines else ())(bare)
-    planned = kernels.plan(again, lines_of(report, nest))
-    name = f"{kernels.kernel_name(bare.function, bare.label)}_entry"
-    if target == "openmp":
-        return entry.around(again, planned.kernel(given.completed(planned, point)), name).text
-    made = gpu_entry.program(again, target, planned.params, point, planned.lines, name, device)
-    return f"{made.device.rstrip()}\n\n/* the C file that calls it */\n{made.text}"
 
 
 def macros_of(report: FileReport) -> frozenset[str]:

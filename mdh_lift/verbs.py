@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -388,36 +389,47 @@ def emit(
     codes: dict[str, dict[str, object]] = {}
     for found, report, own in reports_of(session, paths):
         asked = session.options(found.path, target=target).target
-        for nest in own:
-            nests.append(nest)
-            emitted = partial(_emitted, report, nest, given, asked, device)
-            text = session.attempt(found.path, emitted)
+        for group in _emitted_together(report, own, asked):
+            text = session.attempt(found.path, partial(_emitted, report, group, given, asked, device))
             if text is not None:
-                codes[nest.name] = {"target": pipeline.target_of(nest, asked), "code": text}
+                codes |= {n.name: {"target": pipeline.target_of(n, asked), "code": text} for n in group}
                 session.result(text)
+        nests += own
     return session.finish(content_of(session, nests, codes))
+
+
+def _emitted_together(report: FileReport, nests: list[NestReport], asked: str) -> list[list[NestReport]]:
+    """The nests one by one; with data regions, all that go to one kind of GPU share a file."""
+    with contextlib.suppress(Refusal):
+        kinds = {pipeline.target_of(nest, asked) for nest in nests}
+        if report.data and len(kinds) == 1 and kinds != {"openmp"}:
+            return [nests]
+    return [[nest] for nest in nests]
 
 
 def _emitted(
     report: FileReport,
-    nest: NestReport,
+    nests: list[NestReport],
     given: Mapping[str, object] | None,
     asked: str,
     device: str | None,
 ) -> str:
-    """The code of a nest; for a device by its name."""
-    target = pipeline.target_of(nest, asked)
-    if device is None:
-        return pipeline.emitted(report, nest, given, target)
-    if target == "openmp":
-        raise click.UsageError("`--device` is for `--target cuda` and `--target opencl`")
+    """The code of nests; for a device by its name."""
+    from mdh_lift import emitted
     from tuning.devices import device_named
 
-    on = device_named(device, target)
-    if on is None:
-        what = f"this machine has no device for {target}"
-        raise click.UsageError(f"{what}; `mdh-lift doctor` says what there is")
-    return pipeline.emitted(report, nest, given, target, on)
+    target = pipeline.target_of(nests[0], asked)
+    on = None
+    if device is not None:
+        if target == "openmp":
+            raise click.UsageError("`--device` is for `--target cuda` and `--target opencl`")
+        on = device_named(device, target)
+        if on is None:
+            what = f"this machine has no device for {target}"
+            raise click.UsageError(f"{what}; `mdh-lift doctor` says what there is")
+    if report.data and target != "openmp":
+        return emitted.emitted_file(report, nests, given, target, on)
+    return emitted.emitted(report, nests[0], given, target, on)
 
 
 def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **options: Any) -> int:
