@@ -1,12 +1,12 @@
 """Measure a prepared folder: limits, peers, the defaults, then a search, until a deadline.
 
-Processors compile all the time; the device does one thing at a time, in a process of its own.  What is known when
-the time is over is the result.  Needs Python's standard library, nvcc, gcc; peers need what they are made of.
+Processors compile all the time; the device does one thing at a time, in a process of its own.  What is
+known when the time is over is the result.  Needs Python's standard library, nvcc, gcc; peers need what they
+are made of.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
 import json
 import os
 import statistics
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -115,7 +115,7 @@ def distance(a: Point, b: Point) -> int:
 
 
 class Run:
-    """One call: ``results`` and ``limits`` fill up as ``execute`` goes on, and stay when it is interrupted."""
+    """One call: ``results`` and ``limits`` fill up as it goes on, and stay when it is interrupted."""
 
     def __init__(self, directory: Path, plan: Plan, device: Device | None, settings: Settings) -> None:
         self.directory, self.plan, self.device, self.settings = directory, plan, device, settings
@@ -149,7 +149,8 @@ class Run:
                 result.problem = f"the driver of programs: {failed}"
             return
         limits = pool.submit(tools.plain, HERE / "limits.cu")
-        cublas = pool.submit(tools.plain, HERE / "peers" / "cublas.cu", "-ldl")
+        wanted = self.device is not None and "cublas" in self.settings.peers
+        cublas = pool.submit(tools.plain, HERE / "peers" / "cublas.cu", "-ldl") if wanted else None
         searches = [self._begin(tools, pool, result) for result in self.results]
         self._measure_limits(limits)
         self._measure_peers(cublas, tools.work)
@@ -170,14 +171,14 @@ class Run:
         except (Failed, ValueError, TypeError) as failed:
             self.settings.tell(f"limits: {failed}")
 
-    def _measure_peers(self, cublas: Future[Path], work: Path) -> None:
+    def _measure_peers(self, cublas: Future[Path] | None, work: Path) -> None:
         for name in peers.NAMES:
             if name not in self.settings.peers or self.device is None:
                 continue
             seconds = min(self.settings.peer_seconds, self.left / 3)
             started = time.monotonic()
             try:
-                program = self._within(cublas) if name == "cublas" else None
+                program = self._within(cublas) if name == "cublas" and cublas is not None else None
                 command = peers.command(name, program, self.settings.python, self.flush)
                 answers = peers.ask(name, command, self.plan.cases, seconds, work)
             except Failed as failed:
@@ -209,7 +210,7 @@ class Run:
         return tools.candidate(case, folder, 0)
 
     def _expected(self, tools: Toolchain, case: Planned, folder: Path) -> Path:
-        """Inputs and expected results, by the nest itself where that is quick, else by the kernel for processors."""
+        """Inputs and expected results: by the nest where that is quick, else by the kernel on processors."""
         program = tools.reference(case, folder)
         results = tools.work / case.name / "results"
         (results / "inputs").mkdir(parents=True)
@@ -239,10 +240,13 @@ class Run:
                            f"{'; ' + s.result.rejected[0] if 0 in s.result.rejected else ''}")  # fmt: skip
 
     def _evaluate(self, s: _Search, number: int, runs: int = RUNS) -> None:
-        """Time a point; raises ``Failed`` where it has wrong results or does not run."""
+        """Time a point; raises ``Failed`` where it has wrong results or does not run.
+
+        With the usual number of runs, one that is much slower than the best is cut off.
+        """
         results = s.reference.result()
         best = min(s.result.milliseconds.values(), default=0.0)
-        limit = CUT_OFF * best or 60e3
+        limit = CUT_OFF * best if best and runs == RUNS else 1e3 * CANDIDATE_SECONDS
         words = [str(s.programs[number]), str(s.folder / "spec"), str(results / "inputs"), str(results)]
         words += [str(self.flush), str(runs), str(MOST_RUNS), f"{limit:.6g}"]
         started = time.monotonic()
@@ -303,11 +307,9 @@ class Run:
                     s.result.rejected[ready] = str(failed)
             if not worked:
                 waiting = [f for s in active for f in s.compiling.values()]
-                concurrent.futures.wait(waiting, max(0.0, self.left - reserve), concurrent.futures.FIRST_COMPLETED)
+                wait(waiting, max(0.0, self.left - reserve), FIRST_COMPLETED)
 
-    def _compile(
-        self, tools: Toolchain, pool: ThreadPoolExecutor, active: list[_Search], most: int
-    ) -> None:
+    def _compile(self, tools: Toolchain, pool: ThreadPoolExecutor, active: list[_Search], most: int) -> None:
         """As many compilations as there are workers twice over, the same number for each case."""
         while True:
             wanting = [s for s in active if s.left]
@@ -321,7 +323,7 @@ class Run:
         """What a worker makes; raises ``Failed`` where the time is over before."""
         try:
             return future.result(max(self.left, 0.1))
-        except (TimeoutError, concurrent.futures.CancelledError):
+        except (TimeoutError, CancelledError):
             raise Failed("no time") from None
 
 
