@@ -147,7 +147,7 @@ def _measure(call: Run, file: str | None) -> int:
         )
     if interrupted:
         return 130
-    return 1 if wrong or any(r.problem for r in call.results) else 0
+    return 1 if wrong or any(r.problem or not r.milliseconds for r in call.results) else 0
 
 
 def _tell(line: str) -> None:

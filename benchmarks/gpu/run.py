@@ -26,6 +26,7 @@ from lowering.device import Device
 RUNS, MOST_RUNS = 10, 100
 FINAL_RUNS = 30
 FINALISTS = 3
+EARLY = 8  # compilations of each case before its default is timed
 CUT_OFF = 4.0  # times the best: no reason to measure longer
 CANDIDATE_SECONDS = 60.0
 REFERENCE_SECONDS = 150.0
@@ -88,6 +89,7 @@ class _Search:
     result: Result
     folder: Path
     reference: Future[Path]
+    subject: Future[Path]
     left: list[int]
     compiling: dict[int, Future[Path]] = field(default_factory=dict)
     programs: dict[int, Path] = field(default_factory=dict)
@@ -152,6 +154,7 @@ class Run:
         wanted = self.device is not None and "cublas" in self.settings.peers
         cublas = pool.submit(tools.plain, HERE / "peers" / "cublas.cu", "-ldl") if wanted else None
         searches = [self._begin(tools, pool, result) for result in self.results]
+        self._compile(tools, pool, searches, EARLY * len(searches))  # while peers have the device
         self._measure_limits(limits)
         self._measure_peers(cublas, tools.work)
         for s in searches:
@@ -200,14 +203,14 @@ class Run:
     def _begin(self, tools: Toolchain, pool: ThreadPoolExecutor, result: Result) -> _Search:
         case, folder = result.case, self.directory / result.case.name
         reference = pool.submit(self._expected, tools, case, folder)
-        left = list(range(1, len(case.points)))
-        search = _Search(result, folder, reference, left)
-        search.compiling[0] = pool.submit(self._first, tools, case, folder)
+        subject = pool.submit(tools.subject, case, folder)
+        search = _Search(result, folder, reference, subject, list(range(1, len(case.points))))
+        search.compiling[0] = pool.submit(self._candidate, tools, search, 0)
         return search
 
-    def _first(self, tools: Toolchain, case: Planned, folder: Path) -> Path:
-        tools.subject(case, folder)
-        return tools.candidate(case, folder, 0)
+    def _candidate(self, tools: Toolchain, s: _Search, number: int) -> Path:
+        s.subject.result()  # began before
+        return tools.candidate(s.result.case, s.folder, number)
 
     def _expected(self, tools: Toolchain, case: Planned, folder: Path) -> Path:
         """Inputs and expected results: by the nest where that is quick, else by the kernel on processors."""
@@ -317,7 +320,7 @@ class Run:
                 return
             s = min(wanting, key=lambda s: len(s.compiling))
             number = s.next()
-            s.compiling[number] = pool.submit(tools.candidate, s.result.case, s.folder, number)
+            s.compiling[number] = pool.submit(self._candidate, tools, s, number)
 
     def _within(self, future: Future[Path]) -> Path:
         """What a worker makes; raises ``Failed`` where the time is over before."""
