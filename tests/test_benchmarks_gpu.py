@@ -129,6 +129,51 @@ def test_wrong_results_and_crashes_are_not_timed(tmp_path: Path) -> None:
     assert result.rejected[3].startswith("wrong: w[")
 
 
+def test_an_interrupted_call_prints_what_there_is(tmp_path: Path) -> None:
+    prepare([BY_NAME["matvec_8192"]], tmp_path, H200, 0, small=True)
+    command = [sys.executable, "-m", "benchmarks.gpu", "--run", str(tmp_path), "--dry-run"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(3)  # it compiles
+    process.terminate()
+    printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "matvec_8192" in printed
+    assert "Traceback" not in errors
+
+
+HELD = """
+static int x = 1, y = 0;
+static int *there;
+static int call(void **)
+{
+  cudaMemcpyAsync(there, &x, sizeof x, cudaMemcpyHostToDevice);
+  cudaMemcpy(there + 1, there, sizeof x, cudaMemcpyDeviceToDevice);
+  cudaMemcpy(&y, there + 1, sizeof y, cudaMemcpyDeviceToHost);
+  return cudaDeviceSynchronize() == cudaSuccess;
+}
+int main()
+{
+  int handled = 0, second = 0;
+  if (cudaMalloc((void **)&there, 2 * sizeof x) != cudaSuccess) return 1;
+  if (!call(NULL) || y != 1) return 2; /* as ever */
+  x = 5;
+  if (bench_time(call, NULL, 64, &handled) < 0 || !handled) return 3;
+  if (y != 1) return 4; /* nothing came back */
+  cudaMemcpy(&second, there + 1, sizeof second, cudaMemcpyDeviceToHost);
+  if (second != 1) return 5; /* nothing went there */
+  return call(NULL) && y == 5 ? 0 : 6;
+}
+"""
+
+
+def test_data_stay_while_a_call_is_timed(tmp_path: Path) -> None:
+    """Copies between host and device are left out then, and only then."""
+    source = tmp_path / "held.cu"
+    source.write_text((ROOT / "benchmarks/gpu/resident.h").read_text() + HELD)
+    program = Toolchain(tmp_path, None).plain(source)
+    assert subprocess.run([str(program)], timeout=60).returncode == 0
+
+
 def test_no_time_is_no_result(tmp_path: Path) -> None:
     """A call ends at its deadline, with a table of what there is."""
     made, _ = prepare([BY_NAME["matvec_8192"]], tmp_path, H200, 0, small=True)

@@ -12,6 +12,7 @@ installed for is a dash.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -43,7 +44,8 @@ def command(name: str, program: Path | None, python: str, flush: int, device: st
 
 def _libraries(python: str) -> list[str]:
     """Where cuBLAS may be: where the loader looks, in the toolkit, in the packages of a Python."""
-    known = ["libcublas.so.13", "libcublas.so.12", "libcublas.so", "/usr/local/cuda/lib64/libcublas.so"]
+    toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "lib64", "libcublas.so")
+    known = ["libcublas.so.13", "libcublas.so.12", "libcublas.so", str(toolkit)]
     try:
         said, _ = run([python, "-c", _FIND], 30)
     except Failed:
