@@ -1,8 +1,8 @@
 """``python -m benchmarks.gpu [CASE...]``: cases on a CUDA device, against its limits and its libraries.
 
-Three ways: everything here; ``--prepare DIR`` here and ``--run DIR`` on a machine that has the device, where nothing
-but Python, nvcc and gcc is needed; ``--dry-run`` on the processor at the sizes of quick tests.  A call keeps to
-``--deadline`` seconds and prints what it has by then.
+Three ways: everything here; ``--prepare DIR`` here and ``--run DIR`` on a machine that has the device,
+where nothing but Python, nvcc and gcc is needed; ``--dry-run`` on the processor at the sizes of quick
+tests.  A call keeps to ``--deadline`` seconds and prints what it has by then.
 """
 
 from __future__ import annotations
@@ -37,20 +37,32 @@ def _seconds(text: str) -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu", description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("cases", nargs="*", metavar="CASE", help="default: all; --list shows them")
     parser.add_argument("--list", action="store_true", help="print the cases")
-    parser.add_argument("--budget", type=_seconds, default=20.0, metavar="20s", help="of the search, per case")
+    parser.add_argument(
+        "--budget", type=_seconds, default=20.0, metavar="20s", help="of the search, per case"
+    )
     parser.add_argument("--deadline", type=_seconds, default=450.0, metavar="450s", help="of the whole call")
-    parser.add_argument("--points", type=int, default=48, metavar="N", help="of the search space, per case (48)")
+    parser.add_argument(
+        "--points", type=int, default=48, metavar="N", help="of the search space, per case (48)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the choice of points")
     parser.add_argument("--no-tune", action="store_true", help="only the choice without a search")
     parser.add_argument("--prepare", metavar="DIR", help="write what is needed to DIR, and run nothing")
     parser.add_argument("--run", metavar="DIR", help="measure what --prepare wrote")
-    parser.add_argument("--dry-run", action="store_true", help="on the processor, small: does everything work?")
-    parser.add_argument("--device", choices=[*DEVICES, "this"], help="to choose points for (this, or an H200)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="on the processor, small: does everything work?"
+    )
+    parser.add_argument(
+        "--device", choices=[*DEVICES, "this"], help="to choose points for (this, or an H200)"
+    )
     parser.add_argument("--peers", metavar="NAME,...", help=f"only these of {', '.join(peers.NAMES)}")
-    parser.add_argument("--peers-python", default=sys.executable, metavar="PATH", help="the Python that has them")
+    parser.add_argument(
+        "--peers-python", default=sys.executable, metavar="PATH", help="the Python that has them"
+    )
     parser.add_argument("--json", metavar="FILE", help="write all figures")
     return parser
 
@@ -72,13 +84,17 @@ def main(words: Sequence[str] | None = None) -> int:
         return _stop("gcc was not found")
     device = None if given.dry_run else cuda_device()
     if device is None and not given.dry_run:
-        return _stop("no CUDA device was found: --prepare DIR here and --run DIR where there is one, or --dry-run")
+        return _stop(
+            "no CUDA device was found: --prepare DIR here and --run DIR where there is one, or --dry-run"
+        )
     if device is not None and shutil.which("nvcc") is None:
         return _stop("nvcc was not found")
     settings = Settings(given.budget, given.deadline, chosen, given.peers_python, tell=_tell)
     with tempfile.TemporaryDirectory(prefix="mdh-lift-gpu-") as made:
         directory = Path(given.run) if given.run is not None else Path(made)
-        if given.run is None and (status := _prepare(given, directory, _named(given.device) or device or H200)):
+        if given.run is None and (
+            status := _prepare(given, directory, _named(given.device) or device or H200)
+        ):
             return status
         try:
             plan = read(directory)
@@ -119,14 +135,19 @@ def _measure(call: Run, file: str | None) -> int:
     except KeyboardInterrupt:
         interrupted = True
     print(table(call.results, call.limits), flush=True)
+    if call.device is None:
+        print("on the processor, at the sizes of quick tests: these times say nothing of a device")
     if file:
         Path(file).write_text(json.dumps(as_json(call), indent=1) + "\n")
     wrong = [r for r in call.results if any(why.startswith("wrong") for why in r.rejected.values())]
     for r in wrong:
-        print(f"{r.case.name}: " + "; ".join(f"point {k}: {w}" for k, w in r.rejected.items() if w.startswith("wrong")))
+        print(
+            f"{r.case.name}: "
+            + "; ".join(f"point {k}: {w}" for k, w in r.rejected.items() if w.startswith("wrong"))
+        )
     if interrupted:
         return 130
-    return 1 if wrong or any(r.problem for r in call.results) else 0
+    return 1 if wrong or any(r.problem or not r.milliseconds for r in call.results) else 0
 
 
 def _tell(line: str) -> None:

@@ -1,7 +1,7 @@
 """Programs of candidates: by nvcc for a device, or for the processor by ``tuning/cuda_on_cpu.py``.
 
-A program is three objects: the nest (C), the emitted file behind ``resident.h`` (CUDA), and ``tuning/driver.c``
-with ``time.c`` (C).  Needs Python's standard library only.
+A program is three objects: the nest (C), the emitted file behind ``resident.h`` (CUDA), and
+``tuning/driver.c`` with ``time.c`` (C).  Needs Python's standard library only.
 """
 
 from __future__ import annotations

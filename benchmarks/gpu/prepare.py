@@ -1,13 +1,14 @@
 """Lift cases and emit what is to be compiled and measured: the default, and points of its search space.
 
-Points are the default, points that differ from it in one parameter, in two, and random ones, whose text differs
-from all others'.  All are legal and keep the constraints of the device that they are chosen for.
+Points are the default, points that differ from it in one parameter, in two, and random ones, whose text
+differs from all others'.  All are legal and keep the constraints of the device that they are chosen for.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -71,10 +72,10 @@ def _prepared(case: Case, directory: Path, device: Device, points: int, seed: in
 
 
 def _texts(plan: GpuPlan, rng: random.Random) -> Iterator[tuple[str, Point]]:
-    """Different files and their points, the default first."""
+    """Different files and their points, the default first; every point has every parameter."""
     seen: set[str] = set()
     call = plan.file(plan.default).call
-    for point in itertools.chain([plan.default], _points(plan, rng)):
+    for point in itertools.chain([_whole(plan)], _points(plan, rng)):
         try:
             legal = all(
                 why_not_legal(c, p, CUDA) is None
@@ -85,7 +86,7 @@ def _texts(plan: GpuPlan, rng: random.Random) -> Iterator[tuple[str, Point]]:
             continue
         if file is None or file.call != call:
             continue
-        code = file.text[file.text.index("*/") :]  # the comment before it has the point
+        code = re.sub(r"/\*.*?\*/", "", file.text, flags=re.DOTALL)  # a comment has the point
         if code not in seen:
             seen.add(code)
             yield file.text, point
@@ -93,12 +94,7 @@ def _texts(plan: GpuPlan, rng: random.Random) -> Iterator[tuple[str, Point]]:
 
 def _points(plan: GpuPlan, rng: random.Random, most: int = 2000) -> Iterator[Point]:
     """Near the default and anywhere, mixed, so that the first few have some of each."""
-    whole = plan.default
-    spaces = []
-    for k, (program, sizes) in enumerate(zip(plan.lifted.programs, plan.sizes, strict=True)):
-        space = gpu_space(program, plan.device, sizes)
-        if space.parameters:
-            spaces.append((f"_at{k}" if k else "", space))
+    whole, spaces = _whole(plan), _spaces(plan)
     if not spaces:
         return
     near = [(suffix, s, _variations(s, _own(whole, suffix, s), rng)) for suffix, s in spaces]
@@ -120,8 +116,26 @@ def _points(plan: GpuPlan, rng: random.Random, most: int = 2000) -> Iterator[Poi
         yield {**whole, **{name + suffix: value for name, value in point.items()}}
 
 
+def _spaces(plan: GpuPlan) -> list[tuple[str, Space]]:
+    """Of the programs that have one, with what stands behind the names of their parameters."""
+    found = []
+    for k, (program, sizes) in enumerate(zip(plan.lifted.programs, plan.sizes, strict=True)):
+        space = gpu_space(program, plan.device, sizes)
+        if space.parameters:
+            found.append((f"_at{k}" if k else "", space))
+    return found
+
+
+def _whole(plan: GpuPlan) -> Point:
+    """The default with what it leaves open."""
+    found = dict(plan.default)
+    for suffix, space in _spaces(plan):
+        found |= {name + suffix: value for name, value in _own(found, suffix, space).items()}
+    return found
+
+
 def _own(whole: Point, suffix: str, space: Space) -> dict[str, int | str]:
-    """The default within a space; what it leaves open has its plainest value there."""
+    """A point within a space; what it leaves open has its plainest value there."""
     return {name: whole.get(name + suffix, _plain(name, values)) for name, values in space.parameters}
 
 

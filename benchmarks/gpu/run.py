@@ -1,12 +1,12 @@
 """Measure a prepared folder: limits, peers, the defaults, then a search, until a deadline.
 
-Processors compile all the time; the device does one thing at a time, in a process of its own.  What is known when
-the time is over is the result.  Needs Python's standard library, nvcc, gcc; peers need what they are made of.
+Processors compile all the time; the device does one thing at a time, in a process of its own.  What is
+known when the time is over is the result.  Needs Python's standard library, nvcc, gcc; peers need what they
+are made of.
 """
 
 from __future__ import annotations
 
-import concurrent.futures
 import json
 import os
 import statistics
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from lowering.device import Device
 RUNS, MOST_RUNS = 10, 100
 FINAL_RUNS = 30
 FINALISTS = 3
+EARLY = 8  # compilations of each case before its default is timed
 CUT_OFF = 4.0  # times the best: no reason to measure longer
 CANDIDATE_SECONDS = 60.0
 REFERENCE_SECONDS = 150.0
@@ -88,6 +89,7 @@ class _Search:
     result: Result
     folder: Path
     reference: Future[Path]
+    subject: Future[Path]
     left: list[int]
     compiling: dict[int, Future[Path]] = field(default_factory=dict)
     programs: dict[int, Path] = field(default_factory=dict)
@@ -115,7 +117,7 @@ def distance(a: Point, b: Point) -> int:
 
 
 class Run:
-    """One call: ``results`` and ``limits`` fill up as ``execute`` goes on, and stay when it is interrupted."""
+    """One call: ``results`` and ``limits`` fill up as it goes on, and stay when it is interrupted."""
 
     def __init__(self, directory: Path, plan: Plan, device: Device | None, settings: Settings) -> None:
         self.directory, self.plan, self.device, self.settings = directory, plan, device, settings
@@ -149,8 +151,10 @@ class Run:
                 result.problem = f"the driver of programs: {failed}"
             return
         limits = pool.submit(tools.plain, HERE / "limits.cu")
-        cublas = pool.submit(tools.plain, HERE / "peers" / "cublas.cu", "-ldl")
+        wanted = self.device is not None and "cublas" in self.settings.peers
+        cublas = pool.submit(tools.plain, HERE / "peers" / "cublas.cu", "-ldl") if wanted else None
         searches = [self._begin(tools, pool, result) for result in self.results]
+        self._compile(tools, pool, searches, EARLY * len(searches))  # while peers have the device
         self._measure_limits(limits)
         self._measure_peers(cublas, tools.work)
         for s in searches:
@@ -170,14 +174,14 @@ class Run:
         except (Failed, ValueError, TypeError) as failed:
             self.settings.tell(f"limits: {failed}")
 
-    def _measure_peers(self, cublas: Future[Path], work: Path) -> None:
+    def _measure_peers(self, cublas: Future[Path] | None, work: Path) -> None:
         for name in peers.NAMES:
             if name not in self.settings.peers or self.device is None:
                 continue
             seconds = min(self.settings.peer_seconds, self.left / 3)
             started = time.monotonic()
             try:
-                program = self._within(cublas) if name == "cublas" else None
+                program = self._within(cublas) if name == "cublas" and cublas is not None else None
                 command = peers.command(name, program, self.settings.python, self.flush)
                 answers = peers.ask(name, command, self.plan.cases, seconds, work)
             except Failed as failed:
@@ -199,17 +203,17 @@ class Run:
     def _begin(self, tools: Toolchain, pool: ThreadPoolExecutor, result: Result) -> _Search:
         case, folder = result.case, self.directory / result.case.name
         reference = pool.submit(self._expected, tools, case, folder)
-        left = list(range(1, len(case.points)))
-        search = _Search(result, folder, reference, left)
-        search.compiling[0] = pool.submit(self._first, tools, case, folder)
+        subject = pool.submit(tools.subject, case, folder)
+        search = _Search(result, folder, reference, subject, list(range(1, len(case.points))))
+        search.compiling[0] = pool.submit(self._candidate, tools, search, 0)
         return search
 
-    def _first(self, tools: Toolchain, case: Planned, folder: Path) -> Path:
-        tools.subject(case, folder)
-        return tools.candidate(case, folder, 0)
+    def _candidate(self, tools: Toolchain, s: _Search, number: int) -> Path:
+        s.subject.result()  # began before
+        return tools.candidate(s.result.case, s.folder, number)
 
     def _expected(self, tools: Toolchain, case: Planned, folder: Path) -> Path:
-        """Inputs and expected results, by the nest itself where that is quick, else by the kernel for processors."""
+        """Inputs and expected results: by the nest where that is quick, else by the kernel on processors."""
         program = tools.reference(case, folder)
         results = tools.work / case.name / "results"
         (results / "inputs").mkdir(parents=True)
@@ -239,10 +243,13 @@ class Run:
                            f"{'; ' + s.result.rejected[0] if 0 in s.result.rejected else ''}")  # fmt: skip
 
     def _evaluate(self, s: _Search, number: int, runs: int = RUNS) -> None:
-        """Time a point; raises ``Failed`` where it has wrong results or does not run."""
+        """Time a point; raises ``Failed`` where it has wrong results or does not run.
+
+        With the usual number of runs, one that is much slower than the best is cut off.
+        """
         results = s.reference.result()
         best = min(s.result.milliseconds.values(), default=0.0)
-        limit = CUT_OFF * best or 60e3
+        limit = CUT_OFF * best if best and runs == RUNS else 1e3 * CANDIDATE_SECONDS
         words = [str(s.programs[number]), str(s.folder / "spec"), str(results / "inputs"), str(results)]
         words += [str(self.flush), str(runs), str(MOST_RUNS), f"{limit:.6g}"]
         started = time.monotonic()
@@ -303,11 +310,9 @@ class Run:
                     s.result.rejected[ready] = str(failed)
             if not worked:
                 waiting = [f for s in active for f in s.compiling.values()]
-                concurrent.futures.wait(waiting, max(0.0, self.left - reserve), concurrent.futures.FIRST_COMPLETED)
+                wait(waiting, max(0.0, self.left - reserve), FIRST_COMPLETED)
 
-    def _compile(
-        self, tools: Toolchain, pool: ThreadPoolExecutor, active: list[_Search], most: int
-    ) -> None:
+    def _compile(self, tools: Toolchain, pool: ThreadPoolExecutor, active: list[_Search], most: int) -> None:
         """As many compilations as there are workers twice over, the same number for each case."""
         while True:
             wanting = [s for s in active if s.left]
@@ -315,13 +320,13 @@ class Run:
                 return
             s = min(wanting, key=lambda s: len(s.compiling))
             number = s.next()
-            s.compiling[number] = pool.submit(tools.candidate, s.result.case, s.folder, number)
+            s.compiling[number] = pool.submit(self._candidate, tools, s, number)
 
     def _within(self, future: Future[Path]) -> Path:
         """What a worker makes; raises ``Failed`` where the time is over before."""
         try:
             return future.result(max(self.left, 0.1))
-        except (TimeoutError, concurrent.futures.CancelledError):
+        except (TimeoutError, CancelledError):
             raise Failed("no time") from None
 
 

@@ -9,11 +9,11 @@ from benchmarks.gpu.plan import Planned
 from benchmarks.gpu.run import Limits, Result
 
 HEADS = ("case", "default", "tuned", "rate", "of limit", *(f"{name} /" for name in peers.NAMES), "points")
-NOTE = (
-    "default, tuned: ms, medians, data on the device, nothing in its caches; of limit: of the measured copy bandwidth or "
-    "FMA peak, whichever allows less;\npeers: their time over that of tuned (above 1: tuned is faster); points: timed "
-    "with right results / rejected; -: not there, or not measured"
-)
+NOTE = """\
+default, tuned: ms, medians, data on the device, nothing in its caches
+of limit: of the measured copy bandwidth or FMA peak, whichever allows less
+peers: their time over that of tuned; above 1, tuned is faster
+points: timed with right results / rejected; -: not there, or not measured"""
 
 
 def bound(case: Planned, limits: Limits) -> tuple[float, str]:

@@ -4,13 +4,15 @@
     pytorch   ``torch_calls.py``: what one would call there (cuBLAS, cuDNN)
     triton    ``triton_kernels.py``: kernels written by hand
 
-A peer gets a line for each case and answers with a line of JSON: {"case": NAME, "ms": [...]} or, for what it has not
-or cannot, {"case": NAME, "problem": WHY}.  Inputs are its own, random ones; what nothing is installed for is a dash.
+A peer gets a line for each case and answers with a line of JSON: {"case": NAME, "ms": [...]} or, for what
+it has not or cannot, {"case": NAME, "problem": WHY}.  Inputs are its own, random ones; what nothing is
+installed for is a dash.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -42,7 +44,8 @@ def command(name: str, program: Path | None, python: str, flush: int, device: st
 
 def _libraries(python: str) -> list[str]:
     """Where cuBLAS may be: where the loader looks, in the toolkit, in the packages of a Python."""
-    known = ["libcublas.so.13", "libcublas.so.12", "libcublas.so", "/usr/local/cuda/lib64/libcublas.so"]
+    toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "lib64", "libcublas.so")
+    known = ["libcublas.so.13", "libcublas.so.12", "libcublas.so", str(toolkit)]
     try:
         said, _ = run([python, "-c", _FIND], 30)
     except Failed:
@@ -62,7 +65,10 @@ def lines(name: str, cases: Sequence[Planned]) -> dict[str, str]:
 def ask(
     name: str, words: Sequence[str], cases: Sequence[Planned], seconds: float, work: Path
 ) -> Mapping[str, list[float] | str]:
-    """Milliseconds of every case, or why there are none; a process that ends early is begun again behind its case."""
+    """Milliseconds of every case, or why there are none.
+
+    A process that ends early is begun again behind its case.
+    """
     asked = lines(name, cases)
     found: dict[str, list[float] | str] = {c.name: "none" for c in cases if c.name not in asked}
     ends = time.monotonic() + seconds

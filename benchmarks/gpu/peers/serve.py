@@ -1,7 +1,8 @@
 """The process of a peer in Python: ``python serve.py MODULE FLUSH DEVICE``, cases on the standard input.
 
-MODULE has ``prepare(operation, extents, arrays)``: functions without arguments that compute the case and return
-the result, the fastest of which counts; or none.  The first result of each is compared with that of ``torch_calls``.
+MODULE has ``prepare(operation, extents, arrays)``: functions without arguments that compute the case and
+return the result, the fastest of which counts; or none.  The first result of each is compared with that of
+``torch_calls``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-RUNS, WARM, LONGEST_SECONDS = 30, 3, 3.0
+RUNS, LONGEST_SECONDS = 30, 3.0
+WARM, WARM_SECONDS = 3, 0.1  # clocks rise while the device works
 TOLERANCE = 1e-4  # of the largest value
 
 
@@ -84,10 +86,9 @@ def _times(run: Callable[[], Any], written: Any, device: str) -> list[float]:
     import torch
 
     times: list[float] = []
-    started = time.perf_counter()
-    for r in range(-WARM, RUNS):
-        if r > 0 and time.perf_counter() - started > LONGEST_SECONDS:
-            break
+    started, runs = time.perf_counter(), 0
+    while len(times) < RUNS and (not times or time.perf_counter() - started < LONGEST_SECONDS):
+        runs += 1
         if device != "cuda":
             began = time.perf_counter()
             run()
@@ -101,7 +102,7 @@ def _times(run: Callable[[], Any], written: Any, device: str) -> list[float]:
             last.record()
             torch.cuda.synchronize()
             spent = first.elapsed_time(last)
-        if r >= 0:
+        if runs > WARM and time.perf_counter() - started > WARM_SECONDS:
             times.append(spent)
     return times
 

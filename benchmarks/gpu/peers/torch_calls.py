@@ -1,6 +1,7 @@
 """The cases in PyTorch: what one would call there.  Products and contractions are cuBLAS, convolutions cuDNN.
 
-``arrays`` makes the inputs of an operation, the same ones each time; ``prepare`` gives functions that compute it.
+``arrays`` makes the inputs of an operation, the same ones each time; ``prepare`` gives functions that
+compute it.
 """
 
 from __future__ import annotations
@@ -115,5 +116,3 @@ def _mcc(e: Sequence[int], x: Arrays) -> Runs:
         return functional.conv2d(img, flt, stride=tuple(strides)).permute(0, 2, 3, 1)
 
     return [last, lambda: functional.conv2d(*usual, stride=tuple(strides)).permute(0, 2, 3, 1)]
-
-

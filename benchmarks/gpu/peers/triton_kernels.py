@@ -98,7 +98,9 @@ def _gemv(e: Sequence[int], x: Arrays) -> Runs:
 
 
 @triton.jit
-def _product(c, a, b, m, n, depth, adds: tl.constexpr, rows: tl.constexpr, cols: tl.constexpr, block: tl.constexpr):
+def _product(
+    c, a, b, m, n, depth, adds: tl.constexpr, rows: tl.constexpr, cols: tl.constexpr, block: tl.constexpr
+):
     batch = tl.program_id(1)
     a += batch * m * depth
     b += batch * depth * n
@@ -113,8 +115,12 @@ def _product(c, a, b, m, n, depth, adds: tl.constexpr, rows: tl.constexpr, cols:
     total = tl.zeros([rows, cols], tl.float32)
     for k in range(0, depth, block):
         p = k + tl.arange(0, block)
-        left = tl.load(a + i[:, None] * depth + p[None, :], mask=(i[:, None] < m) & (p[None, :] < depth), other=0.0)
-        right = tl.load(b + p[:, None] * n + j[None, :], mask=(p[:, None] < depth) & (j[None, :] < n), other=0.0)
+        left = tl.load(
+            a + i[:, None] * depth + p[None, :], mask=(i[:, None] < m) & (p[None, :] < depth), other=0.0
+        )
+        right = tl.load(
+            b + p[:, None] * n + j[None, :], mask=(p[:, None] < depth) & (j[None, :] < n), other=0.0
+        )
         total = tl.dot(left, right, total, input_precision="ieee")
     at, inside = c + i[:, None] * n + j[None, :], (i[:, None] < m) & (j[None, :] < n)
     if adds:
@@ -147,7 +153,9 @@ def _bmm(e: Sequence[int], x: Arrays) -> Runs:
 
 
 @triton.jit
-def _contract(out, a, b, na, nb, nc, nd, ne, nf, ng, rows: tl.constexpr, cols: tl.constexpr, block: tl.constexpr):
+def _contract(
+    out, a, b, na, nb, nc, nd, ne, nf, ng, rows: tl.constexpr, cols: tl.constexpr, block: tl.constexpr
+):
     m, n = nd * na * nb, nc * ne * nf
     i = tl.program_id(1) * rows + tl.arange(0, rows)  # d, a, b
     j = tl.program_id(0) * cols + tl.arange(0, cols)  # c, e, f
@@ -156,7 +164,9 @@ def _contract(out, a, b, na, nb, nc, nd, ne, nf, ng, rows: tl.constexpr, cols: t
     for k in range(0, ng, block):
         g = k + tl.arange(0, block)
         left = tl.load(a + g[None, :] * m + i[:, None], mask=(i[:, None] < m) & (g[None, :] < ng), other=0.0)
-        right = tl.load(b + row[None, :] + g[:, None] * nc, mask=(g[:, None] < ng) & (j[None, :] < n), other=0.0)
+        right = tl.load(
+            b + row[None, :] + g[:, None] * nc, mask=(g[:, None] < ng) & (j[None, :] < n), other=0.0
+        )
         total = tl.dot(left, right, total, input_precision="ieee")
     d, ab = i // (na * nb), i % (na * nb)
     c, ef = j // (ne * nf), j % (ne * nf)
@@ -185,7 +195,9 @@ def _contraction(e: Sequence[int], x: Arrays) -> Runs:
 
 
 @triton.jit
-def _conv2d_tile(out, img, flt, height, width, r: tl.constexpr, s: tl.constexpr, rows: tl.constexpr, cols: tl.constexpr):
+def _conv2d_tile(
+    out, img, flt, height, width, r: tl.constexpr, s: tl.constexpr, rows: tl.constexpr, cols: tl.constexpr
+):
     p = tl.program_id(1) * rows + tl.arange(0, rows)
     q = tl.program_id(0) * cols + tl.arange(0, cols)
     inside = (p[:, None] < height) & (q[None, :] < width)
@@ -246,8 +258,8 @@ def _jacobi3d(e: Sequence[int], x: Arrays) -> Runs:
 
 @triton.jit
 def _mcc_tile(
-    out, img, flt, n, p, q, k, height, width, r: tl.constexpr, s: tl.constexpr, c: tl.constexpr, down: tl.constexpr,
-    across: tl.constexpr, rows: tl.constexpr, cols: tl.constexpr, block: tl.constexpr,
+    out, img, flt, n, p, q, k, height, width, r: tl.constexpr, s: tl.constexpr, c: tl.constexpr,
+    down: tl.constexpr, across: tl.constexpr, rows: tl.constexpr, cols: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     i = tl.program_id(0) * rows + tl.arange(0, rows)  # image, row, column of the result
     j = tl.program_id(1) * cols + tl.arange(0, cols)  # channel of the result
