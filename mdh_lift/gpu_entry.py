@@ -21,6 +21,8 @@ from mdh_lift.entry import ENTRY, Program, Slot, beside
 from mdh_lift.given import completed
 from mdh_lift.gpu_plans import gpu_plan
 
+_Extents = tuple[Affine | None, ...]
+
 
 def program(
     found: LiftedNest,
@@ -69,7 +71,9 @@ def _with_extents(found: LiftedNest) -> tuple[LiftedNest, tuple[Slot, ...]]:
         nest=replace(
             nest, params=(*nest.params, *params), buffers=tuple(changed[b.name] for b in nest.buffers)
         ),
-        program=_steps(found.program, {n: b.extents for n, b in changed.items()}, params),
+        program=_steps(
+            found.program, {b.name: (b.extents, changed[b.name].extents) for b in nest.buffers}, params
+        ),
     )
     return whole, tuple(slots)
 
@@ -88,14 +92,20 @@ def _names(steps: tuple[Step, ...]) -> set[str]:
 
 
 def _steps(
-    steps: tuple[Step, ...], extents: Mapping[str, tuple[Affine | None, ...]], params: tuple[Param, ...]
+    steps: tuple[Step, ...], extents: Mapping[str, tuple[_Extents, _Extents]], params: tuple[Param, ...]
 ) -> tuple[Step, ...]:
+    """``extents``: as they were, and as they shall be; a flat index that was taken apart has others."""
     out: list[Step] = []
     for s in steps:
         if isinstance(s, HostLoop):
             out.append(replace(s, body=_steps(s.body, extents, params)))
             continue
-        buffers = tuple(replace(b, extents=extents.get(b.name, b.extents)) for b in s.buffers)
+        buffers = tuple(
+            replace(b, extents=extents[b.name][1])
+            if b.name in extents and b.extents == extents[b.name][0]
+            else b
+            for b in s.buffers
+        )
         used = {n for b in buffers for e in b.extents if e is not None for n in e.names}
         known = {p.name for p in s.params}
         own = tuple(p for p in params if p.name in used - known)

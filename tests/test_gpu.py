@@ -167,6 +167,25 @@ def test_swizzles_are_bijections() -> None:
         assert why_not_bijective(Swizzle(bits, base, shift)) is not None
 
 
+@pytest.mark.parametrize(("vector", "stages"), [(4, 1), (4, 2), (2, 2)])
+def test_vectors_are_aligned(vector: int, stages: int, tmp_path: Path) -> None:
+    """Rows of odd and even lengths: several elements at once only where their address allows it."""
+    rng = random.Random(f"{vector} {stages}")
+    cases: list[Checked] = []
+    while len(cases) < 5:
+        case, expected = _case(EVERYTHING["matmul"], rng, CUDA_MODEL, "default")
+        p = case.program
+        sizes = p.sizes({n: v for n, v in case.params.items() if isinstance(v, int)})
+        if min(sizes.values()) < (7 if len(cases) < 3 else 3):
+            continue
+        point: dict[str, int | str] = {"fast": "j", "threads_i": 2, "threads_j": 4, "chunk_k": 4, "rows_k": 4}
+        point |= {f"{word}_{b}": n for b in ("A", "B") for word, n in (("share", 1), ("vector", vector))}
+        c = gpu_configuration(p, CUDA_MODEL, sizes, {**point, "stages": stages})
+        cases.append((replace(case, configuration=c), expected))
+        assert file_of(cases[-1][0], "kernel", CUDA).text.count(f"(const float{vector} *)&") == 2
+    check_cuda(cases, tmp_path)
+
+
 @pytest.mark.parametrize("swizzle", ["1,0,1", "2,2,3", "3,2,5", "2,1,1"])
 def test_swizzled_copies(swizzle: str, tmp_path: Path) -> None:
     """Every cell is found where it was put; neighbours that stay together are read as such."""

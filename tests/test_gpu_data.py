@@ -76,6 +76,11 @@ MIXED = """
                 if (!(ADD)) { add(n, r, s); declined++; }
                 r = &B[2][7], s = &A[n - 2][5];
                 if (!(ADD)) { add(n, r, s); declined++; }
+                enum { n = 150 }; /* beyond the end of A, read and written */
+                r = &A[26][5], s = &sums[step];
+                if (!(ADD)) { add(n, r, s); declined++; }
+                r = &B[2][7], s = &A[26][5];
+                if (!(ADD)) { add(n, r, s); declined++; }
             }
             jacobi_data0_mdh_begin(A, B);
             if (!(BACK)) { back(n, A, B); declined++; }

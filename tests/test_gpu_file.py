@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from emit.gpu_file import RegionPart, gpu_file
+from emit.targets import CUDA
 from mdh_core.diagnostics import Refusal
 from tests.gpu_emitted import has_opencl_device
-from tests.gpu_user import WARNINGS, build, file_of_nests, nvcc
+from tests.gpu_user import WARNINGS, build, file_of_nests, nvcc, region
 
 TARGETS = ("cuda", "opencl")
 
@@ -140,8 +143,112 @@ def test_one_name_for_two_structures() -> None:
     text = "void {0}(int n, struct pair *p) {{\n#pragma mdh\n  for (int i = 0; i < n; i++) p[i].key = 1;\n}}\n"
     one = file_of_nests("struct pair { int key; };\n" + text.format("f"), "cuda")
     other = file_of_nests("struct pair { int key, more; };\n" + text.format("g"), "cuda")
-    from emit.gpu_file import gpu_file
-    from emit.targets import CUDA
-
     with pytest.raises(Refusal, match="MDH417"):
         gpu_file("both", [*one.parts, *other.parts], CUDA)
+
+
+ON_DEVICE = """#include <string.h>
+#include "cuda_on_cpu.h"
+extern "C" void *to_device(const void *from, unsigned long bytes)
+{
+    void *memory = nullptr;
+    if (cudaMalloc(&memory, bytes) || cudaMemcpy(memory, from, bytes, cudaMemcpyHostToDevice)) return nullptr;
+    return memory;
+}
+extern "C" int to_host(void *to, const void *from, unsigned long bytes)
+{
+    return cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost) == cudaSuccess;
+}
+"""
+SCALE = """void scale(int n, const float *restrict x, float *restrict y)
+{
+#pragma mdh
+    for (int i = 1; i < n; i++) y[i] = 2 * x[i];
+}
+"""
+
+
+@pytest.mark.parametrize("regions", [(), (region("scale_data0_mdh", copy="y"),)], ids=["alone", "in a region"])
+def test_arrays_that_are_on_the_device(regions: tuple[RegionPart, ...], tmp_path: Path) -> None:
+    """They are used where they are; another array of the same call is copied."""
+    file = file_of_nests(SCALE, "cuda", regions=regions)
+    main = f"""#include <stdio.h>
+#include "nests_mdh.h"
+extern void *to_device(const void *from, unsigned long bytes);
+extern int to_host(void *to, const void *from, unsigned long bytes);
+int main(void)
+{{
+    enum {{ n = 50 }};
+    float host[n], found[n];
+    int wrong = 0;
+    for (int i = 0; i < n; i++) host[i] = i;
+    {{
+        const float *x = to_device(host, sizeof host);
+        float *y = to_device(host, sizeof host);
+        wrong += !({file.call});
+        wrong += !to_host(found, y, sizeof found);
+    }}
+    for (int i = 1; i < n; i++) wrong += found[i] != 2*i;
+    {{
+        const float *x = host;
+        float *y = to_device(host, sizeof host);
+        wrong += !({file.call});
+        wrong += !to_host(found, y, sizeof found);
+    }}
+    for (int i = 1; i < n; i++) wrong += found[i] != 2*i;
+    printf("%d wrong\\n", wrong);
+    return 0;
+}}
+"""
+    (tmp_path / "device.cpp").write_text(ON_DEVICE)
+    done = build(tmp_path, main, file, "cuda", str(tmp_path / "device.cpp")).run(MDH_SHIM_COUNT="1")
+    assert done.stdout == "0 wrong\n", done.stderr
+    copies = json.loads(done.stderr.splitlines()[-1])
+    assert copies["to_device"] == {"calls": 4, "bytes": 3 * 200 + 196}  # one of them by the host function
+    assert copies["to_host"]["calls"] == 2
+
+
+DIVIDE = """void divide(int n, const float *restrict x, float *restrict y)
+{
+#pragma mdh fp(POLICY)
+    for (int i = 0; i < n; i++) y[i] = y[i] / x[i];
+}
+"""
+OTHER_DEVICE = """#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+#include <stdio.h>
+#include <string.h>
+#include "nests_mdh.h"
+cl_int __real_clGetDeviceInfo(cl_device_id d, cl_device_info i, size_t n, void *p, size_t *m);
+cl_int __wrap_clGetDeviceInfo(cl_device_id d, cl_device_info i, size_t n, void *p, size_t *m);
+cl_int __wrap_clGetDeviceInfo(cl_device_id d, cl_device_info i, size_t n, void *p, size_t *m)
+{
+    cl_int answer = __real_clGetDeviceInfo(d, i, n, p, m);
+    if (i == CL_DEVICE_SINGLE_FP_CONFIG) memset(p, 0, n);
+    return answer;
+}
+cl_int __real_clBuildProgram(cl_program, cl_uint, const cl_device_id *, const char *, void (CL_CALLBACK *)(cl_program, void *), void *);
+cl_int __wrap_clBuildProgram(cl_program, cl_uint, const cl_device_id *, const char *, void (CL_CALLBACK *)(cl_program, void *), void *);
+cl_int __wrap_clBuildProgram(cl_program p, cl_uint n, const cl_device_id *d, const char *options, void (CL_CALLBACK *f)(cl_program, void *), void *u)
+{
+    return strstr(options, "rounded") ? CL_INVALID_BUILD_OPTIONS : __real_clBuildProgram(p, n, d, options, f, u);
+}
+int main(void)
+{
+    float x[] = {1, 2, 4, 8}, y[] = {1, 1, 1, 1};
+    int n = 4, done = NEST;
+    printf("%d %g\\n", done, y[3]);
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize(("policy", "answer"), [("fast", "1 0.125"), ("exact", "0 1")])
+def test_divisions_on_a_device_that_rounds_otherwise(policy: str, answer: str, tmp_path: Path) -> None:
+    """Only where the last bit matters does the original run."""
+    _skip_without_device("opencl")
+    file = file_of_nests(DIVIDE.replace("POLICY", policy), "opencl")
+    wraps = ("-Wl,--wrap=clGetDeviceInfo", "-Wl,--wrap=clBuildProgram")
+    done = build(tmp_path, OTHER_DEVICE.replace("NEST", file.call), file, "opencl", *wraps).run()
+    assert done.stdout == answer + "\n", done.stderr
+    assert ("rounded divisions" in done.stderr) == (policy == "exact")

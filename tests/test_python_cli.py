@@ -181,6 +181,16 @@ def test_arrays_without_a_length_are_told_it(run: Callable[..., Result]) -> None
     assert "long x_extent" in result.stdout and "at_extent" not in result.stdout
 
 
+def test_flat_indices_keep_their_dimensions(run: Callable[..., Result]) -> None:
+    Path("flat.py").write_text(
+        'from mdh_lift import mdh\n\n\n@mdh\ndef rows(n: "int64", m: "int64", a: "float32[:]", y: "restrict float32[:]"):\n'
+        "    for i in range(n):\n        for k in range(m):\n            y[i] += a[i * m + k]\n"
+    )
+    result = run("emit", "flat.py", "--target", "cuda")
+    assert result.exit_code == 0, result.output
+    assert "a[i_1*m + " in result.stdout or "*m + k" in result.stdout
+
+
 def test_status(run: Callable[..., Result]) -> None:
     words = [line.split(maxsplit=1)[1] for line in run("status", "good.py", "broken.py").stdout.splitlines()]
     assert words == ["lifted, compiled when called"] * 2 + ["refused, runs as Python  MDH205"]
