@@ -239,7 +239,7 @@ def test_emit_prints_one_file_with_what_is_inserted(tmp_path: Path) -> None:
     for target in ("cuda", "opencl"):
         done = CliRunner().invoke(cli, ["emit", str(tmp_path / "jacobi.c"), "--target", target])
         assert done.exit_code == 0, done.stderr
-        assert done.stdout.count("#ifndef MDH_jacobi_mdh_H") == 1
+        assert done.stdout.count(f"#ifndef MDH_jacobi_{target}_mdh_H") == 1
         assert "/* behind the brace in line 6 */\njacobi_data0_mdh_begin(A, B);" in done.stdout
         assert "jacobi_data0_mdh_end();" in done.stdout
         assert done.stdout.count("/* in place of jacobi::") == 2
