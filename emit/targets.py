@@ -26,6 +26,7 @@ class Target:
     shared    a declaration in the memory of a block
     typed     whether functions of the C library have the type in their names (``sqrtf``)
     record    a value of a structure type
+    warp      threads that ``warp_barrier`` orders; 1: the language has none
     biased    whether the host may pass a pointer that points before what there is
     byte      type of the elements of arrays of truth values
     reserved  words of the language that names of the nest cannot be
@@ -40,6 +41,8 @@ class Target:
     block: str
     thread: str
     barrier: str
+    warp: int
+    warp_barrier: str
     typed: bool
     record: str
     biased: bool
@@ -72,6 +75,8 @@ CUDA = Target(
     block="blockIdx.x",
     thread="threadIdx.x",
     barrier="__syncthreads();",
+    warp=32,
+    warp_barrier="__syncwarp();",
     typed=True,
     record=r"\2{",
     biased=True,
@@ -90,6 +95,8 @@ OPENCL = Target(
     block="get_group_id(0)",
     thread="get_local_id(0)",
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
+    warp=1,
+    warp_barrier="",
     typed=False,
     record=r"(\1\2){",
     biased=False,

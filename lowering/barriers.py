@@ -369,7 +369,8 @@ def _least(
             best = cost, tuple(sorted(chosen))
             return
         tried: frozenset[_Element] = frozenset()
-        for e in sorted(min(left, key=_few)):
+        first = min(left, key=_few)
+        for e in sorted(first):
             rest = [need - tried for need in left if e not in need]
             if all(rest):
                 search(rest, (*chosen, e))
