@@ -7,7 +7,7 @@ The written shape, for a matrix product whose operands are copied::
     float acc[4][4];
     acc = initial values, or the identity
     for (long k_1 = 0; k_1 < k_size; k_1 += 16) {
-      A_tile, B_tile = what the block reads;  barrier on both sides
+      A_tile, B_tile = what the block reads;  barriers where lowering.gpu_barriers wants them
       if (all of the part is there) { for (k) for (cells) acc += A_tile * B_tile }   written out
       else { the same, clipped }
     }
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Literal
 
 from emit.c_text import affine_text, c_type, constant
 from emit.cells_text import CellsText
@@ -30,7 +31,9 @@ from emit.gpu_context import CELL_UNIT, GpuContext, cell_of_thread
 from emit.gpu_kernels import Kernels, Known
 from emit.interface_text import size_text
 from emit.kernel_text import Context, product_text, repeats_right
+from lowering.barriers import Position
 from lowering.gpu import GpuNest, SharedTile, split_of
+from lowering.gpu_barriers import barriers_of_nest
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
 from mdh_core.expr import Affine, Load, ScalarType, stmt_exprs, walk
@@ -147,9 +150,18 @@ class GpuNestText(CellsText):
         self._block_indices(counts)
         self._thread_indices()
         with ExitStack() as stack:
-            for loop in self.gpu.around:
+            for k, loop in enumerate(self.gpu.around):
+                self._barrier("before", f"around{k}")
                 self._uniform_loop(loop, stack)
+                stack.callback(self._barrier, "end", f"around{k}")
             self._cells_of_thread()
+
+    def _barrier(self, place: Literal["before", "end"], name: str) -> None:
+        """The barrier that ``lowering.gpu_barriers`` has found for a position, if there is one."""
+        target = self.kernels.target
+        scope = barriers_of_nest(self.gpu, target.warp).at.get(Position(place, name))
+        if scope is not None:
+            self.out.add(target.barrier if scope == "block" else target.warp_barrier)
 
     def _block_indices(self, counts: list[int | str]) -> None:
         out, names = self.out, self.context.names
@@ -237,9 +249,14 @@ class GpuNestText(CellsText):
         with ExitStack() as stack:
             before = dict(self.context.copies)
             for k in range(self.split + 1):
-                self._copy([t for t in self.gpu.tiles if t.at == k], repeats=bool(k or self.gpu.around))
+                for tile in self.gpu.tiles:
+                    if tile.at == k:
+                        self._barrier("before", f"copy_{tile.buffer}")
+                        self._copy_one(tile)
+                self._barrier("before", f"inside{k}" if k < self.split else "part")
                 if k < self.split:
                     self._uniform_loop(self.gpu.inside[k], stack)
+                    stack.callback(self._barrier, "end", f"inside{k}")
             self._part()
             self.context.copies = before
         self._finish()
@@ -418,7 +435,9 @@ class GpuNestText(CellsText):
     def _finish(self) -> None:
         if self.shares:
             self._declare_shared()
+            self._barrier("before", "cell")
         with self._tile(clamp=False), ExitStack() as stack:
+            stack.callback(self._barrier, "end", "cell")
             cells, flag = self._cell_texts(), self._flag() if self.flags else ""
             tests = []
             if self.shares:
@@ -452,8 +471,7 @@ class GpuNestText(CellsText):
     def _joined(self, cells: list[str], flag: str) -> tuple[list[str], str, str]:
         """Combine the threads' parts of a cell in a tree; where they are then, and which thread has them."""
         out, target = self.out, self.kernels.target
-        thread, barrier = target.thread, target.barrier
-        names = self.context.names
+        thread, names = target.thread, self.context.names
         several = _product(x.count for x in self.gpu.threads if x.dim in self.reduced)
         others = _product(x.count for x in self.gpu.threads if x.dim not in self.reduced)
         fastest = self.gpu.threads[-1].dim in self.reduced
@@ -463,17 +481,17 @@ class GpuNestText(CellsText):
             f"{thread} / {others}" if others > 1 else thread
         )
         out.add(f"const int {number} = {digit};")
-        if self._tile_loops or self.gpu.around:
-            out.add(barrier)
+        self._barrier("before", "put")
         for shared, cell in zip(self.joint, cells, strict=True):
             out.add(f"{shared}[{thread}] = {cell};")
         if flag:
             out.add(f"{self.joint_flags}[{thread}] = {flag};")
-        out.add(barrier)
+        self._barrier("before", "step")
         step, most = names.new("step"), 1
         while 2 * most < several:
             most *= 2
         with out.block(f"for (int {step} = {most}; {step} > 0; {step} /= 2)"):
+            self._barrier("before", "combine")
             even = several == 2 * most
             test = f"{number} < {step}" + ("" if even else f" && {number} + {step} < {several}")
             with out.block(f"if ({test})"):
@@ -487,24 +505,15 @@ class GpuNestText(CellsText):
                     assert self.function is not None
                     named = len(theirs) > 1 or repeats_right(self.function)
                     self.accumulate(mine, self._named(list(theirs)) if named else theirs)
-            out.add(barrier)
+            self._barrier("end", "step")
+        self._barrier("before", "take")
         joined = [f"{s}[{thread}]" for s in self.joint]
         return joined, f"{self.joint_flags}[{thread}]" if flag else "", f"{number} == 0"
 
     # ------------------------------------------------------------------ copies in shared memory
 
-    def _copy(self, tiles: list[SharedTile], repeats: bool) -> None:
-        """All threads copy what the block reads; ``repeats``: the copies before may still be in use."""
-        if not tiles:
-            return
-        barrier = self.kernels.target.barrier
-        if repeats:
-            self.out.add(barrier)
-        for tile in tiles:
-            self._copy_one(tile)
-        self.out.add(barrier)
-
     def _copy_one(self, tile: SharedTile) -> None:
+        """All threads of the block copy what it reads."""
         out, names, program, target = self.out, self.context.names, self.program, self.kernels.target
         accesses = [a for a in program.inp.accesses if a.buffer == tile.buffer]
         b = program.buffer(tile.buffer)
