@@ -1,9 +1,7 @@
-"""Scans, histograms and sequential statements as kernels.
+"""Scans and sequential statements as kernels.
 
     scan        a thread for each point of the concatenated dimensions, which goes along the scanned one;
                 along a single dimension, in chunks
-    histogram   a thread for each point, which combines into its cell atomically; or, where that may change
-                the result or no instruction does it, a thread for each point of the concatenated dimensions
     sequential  one thread
 """
 
@@ -11,24 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from emit.c_text import c_type
 from emit.gpu_context import CELL_UNIT, GpuContext, cell_of_thread
-from emit.gpu_kernels import Kernels, Known
-from emit.histogram_text import HistogramText
+from emit.gpu_kernels import Kernels, Known, Needed
 from emit.host_text import Loops, SequentialText
 from emit.interface_text import size_text, written_buffers
 from emit.kernel_text import product_text
 from emit.linear_text import LinearText
-from emit.nest_text import NestText
 from emit.scan_text import ScanText
-from emit.targets import Target
 from lowering.loops import size_name
-from lowering.lower import HistogramNest, Nest, ScanNest, is_linear_recurrence
+from lowering.lower import ScanNest, is_linear_recurrence
 from lowering.parameters import reassociates
-from mdh_core.expr import INT64, Affine, ScalarType
-from mdh_core.ir import Buffer, MdhProgram, Param, Sequential, Size
+from mdh_core.expr import INT64, Affine
+from mdh_core.ir import Buffer, Param, Sequential, Size
 
 
 class _OnDevice(ScanText):
@@ -105,14 +100,6 @@ def _unit(rows: list[str]) -> int:
 
 def _some(rows: list[str]) -> str:
     return " && ".join(f"{size_name(d)} > 0" for d in rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Needed:
-    """Temporaries of kernels that no program has, and the sizes in their extents."""
-
-    buffers: tuple[Buffer, ...] = ()
-    sizes: tuple[tuple[str, Size], ...] = ()
 
 
 def write_scan(scan: ScanNest, context: GpuContext, kernels: Kernels) -> Needed:
@@ -206,67 +193,6 @@ def _write_in_chunks(scan: ScanNest, context: GpuContext, kernels: Kernels) -> N
     kernel(groups, set(totals), lambda text, k: text.before_chunks(k, totals, above, chunks))
     kernel(chunks, stored, lambda text, k: text.chunk(k, totals))
     return Needed(tuple(buffers), sizes)
-
-
-_ATOMIC = {"+": "add", "min": "min", "max": "max", "&": "and", "|": "or", "^": "xor"}
-
-
-def atomic(program: MdhProgram, target: Target) -> str | None:
-    """The instruction that combines into a cell whatever others do, or None.
-
-    Sums of floating-point values depend on who comes first: only ``fp(fast)`` allows that.
-    """
-    function = program.hom.function
-    assert function is not None
-    (t,) = program.component_types
-    name = _ATOMIC.get(function.name)
-    if name is None or not isinstance(t, ScalarType) or not (function.exact or program.fp == "fast"):
-        return None
-    if t.is_float:
-        return "atomicAdd" if name == "add" and target.typed else None
-    if t.bits == 32 and t.is_integer:
-        return f"atomic{name.capitalize()}" if target.typed else f"atomic_{name}"
-    return None
-
-
-class _AtomicCells(NestText):
-    """Cells into which many threads combine at once."""
-
-    instruction = ""
-
-    def accumulate(self, left: list[str], right: list[str]) -> None:
-        self.out.add(f"{self.instruction}(&{left[0]}, {right[0]});")
-
-
-class _HistogramOnDevice(HistogramText):
-    """A histogram whose points, or only whose rows, are threads of a kernel."""
-
-    kernels: Kernels
-    parallel: list[str]
-
-    def _loops(self) -> None:
-        rest = tuple(d for d in self.nest.dims if d not in self.parallel)
-        with cell_of_thread(self.out, self.kernels, self.context, self.parallel, _unit(self.parallel)):
-            self._points(rest, None)
-
-
-def write_histogram(nest: HistogramNest, context: GpuContext, kernels: Kernels) -> None:
-    instruction = atomic(nest.program, kernels.target)
-    kept = {d.name for d in nest.program.hom.dims_of("cc")}
-    parallel = [d for d in nest.dims if instruction or d in kept]
-    total, unit = str(product_text([size_name(d) for d in parallel])), _unit(parallel)
-    blocks = f"({total} + {unit - 1})/{unit}" if parallel else "1"
-    with ExitStack() as stack:
-        if parallel:
-            stack.enter_context(kernels.host.block(f"if ({_some(parallel)})"))
-        out = stack.enter_context(kernels.kernel(unit, blocks, {s.buffer for s in nest.program.out.stores}))
-        text = _HistogramOnDevice(nest, context, out)
-        text.kernels, text.parallel = kernels, parallel
-        if instruction is not None:
-            cells = _AtomicCells(Nest(nest.program, (), (0, 0), 0, 0, (), "direct"), context, out)
-            cells.instruction = instruction
-            text.cells = cells
-        text.write()
 
 
 def write_sequential(step: Sequential, loops: Loops, kernels: Kernels) -> None:

@@ -9,6 +9,8 @@
     share_<b>     1: an input is copied to shared memory
     turn_<b>      1: neighbours in the register tile are side by side in the copy
     pad_<b>       elements behind each row of the copy
+    private       no | block | thread: whose own cells a histogram's points are combined into
+    copies        how many such copies there are
 
 Layers of the models CUDA and OpenCL, by dimension, outermost first:
 
@@ -25,6 +27,7 @@ import math
 
 from lowering.device import Device
 from lowering.facts import Facts, facts, packable, read_dims, store_strides, strides
+from lowering.gpu_histogram import histogram_default, histogram_space, with_copies
 from lowering.histogram import one_hot
 from lowering.machine import SystemModel
 from lowering.parameters import (
@@ -88,7 +91,8 @@ def gpu_configuration(
     reduced = next((level for level in order if kinds[level[1]] == "pw"), None)
     pads = tuple((b, int(point.get(f"pad_{b}", 0))) for b in memory if point.get(f"pad_{b}", 0))
     table = tuple(map(tuple, parts))
-    return make(program, model, table, tuple(order), assign, memory, reduced, padding=pads)
+    c = make(program, model, table, tuple(order), assign, memory, reduced, padding=pads)
+    return with_copies(c, program, point, BLOCKS) if one_hot(program) is not None else c
 
 
 def _turned(program: MdhProgram, buffer: str, point: Point) -> Layout:
@@ -112,8 +116,10 @@ def _value(point: Point, word: str, d: str) -> int:
 def gpu_default(program: MdhProgram, device: Device, sizes: dict[str, int]) -> Point:
     """A point for given sizes: from the shape of the accesses alone."""
     f = facts(program, sizes)
-    if f.ps or one_hot(program) is not None or not f.sizes:
+    if f.ps or not f.sizes:
         return {}
+    if one_hot(program) is not None:
+        return histogram_default(f, device)
     cells = math.prod(f.sizes[d] for d in f.cc)
     points = math.prod(f.sizes[d] for d in f.pw)
     enough = _FEW_BLOCKS * device.processors * 128
@@ -222,6 +228,8 @@ def gpu_space(program: MdhProgram, device: Device, sizes: dict[str, int]) -> Spa
     chosen = gpu_default(program, device, sizes)
     if not chosen:
         return Space(())
+    if "private" in chosen:
+        return histogram_space(f, device)
     alone = program.fp == "exact" and reassociates(program)
     on_threads: list[tuple[str, tuple[int | str, ...]]] = []
     in_thread: list[tuple[str, tuple[int | str, ...]]] = []

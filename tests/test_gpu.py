@@ -17,12 +17,15 @@ from emit import gpu_rows_text
 from emit.gpu_render import GpuFile
 from frontend_c.read import CompileCommand, read
 from lifter.lift import lift
+from lowering import gpu_histogram
 from lowering.device import GENERIC_OPENCL, H100
+from lowering.gpu_histogram import PLACES
 from lowering.gpu_point import gpu_configuration, gpu_default, gpu_space
 from lowering.machine import CUDA as CUDA_MODEL
 from lowering.machine import CUDA_WRP, GENERIC, SystemModel
 from lowering.machine import OPENCL as OPENCL_MODEL
 from lowering.parameters import random_configuration, why_not_legal
+from lowering.point import Point
 from mdh_core.evaluate import Value
 from mdh_core.expr import INT64, Affine
 from mdh_core.interpreter import BufferValue, integers, run
@@ -122,33 +125,82 @@ HISTOGRAMS = {
     "bits": ("", "int", "h[to[i]] |= w[i];", True),
     "weigh": ("fp(fast)", "float", "h[to[i]] += w[i];", True),
     "weigh in order": ("fp(deterministic)", "float", "h[to[i]] += w[i];", False),
+    "exact": ("fp(exact)", "float", "h[to[i]] += w[i];", False),
     "long": ("", "long", "h[to[i]] += w[i];", False),
 }
+HISTOGRAM_SIZES = ((0, 3), (1, 1), (200, 1), (200, 3), (293, 37), (300, 16), (40, 300))
 
 
-@pytest.mark.parametrize("name", HISTOGRAMS)
-def test_histogram(name: str, tmp_path: Path) -> None:
-    """Many threads combine into a cell by one instruction, where there is one and order does not matter."""
-    clause, t, statement, is_atomic = HISTOGRAMS[name]
-    text = f"void f(int n, int m, const int to[n], const {t} w[n], {t} h[m])\n{{\n#pragma mdh {clause}\n"
-    text += f"    for (int i = 0; i < n; i++) {{ {statement} }}\n}}\n"
+def _histogram_cases(text: str, model: SystemModel, points: list[Point], seed: int) -> list[Checked]:
+    """For all sizes (n, m); positions are within the array, which holds something before."""
     nest = lift(read(SourceFile("f.c", text.encode()), CompileCommand()).nests[0])
     (p,) = nest.programs
-    rng = random.Random(name)
+    rng = random.Random(seed)
     cases = []
-    for n, m in ((0, 3), (1, 1), (200, 3), (300, 40)):
-        params: dict[str, Value] = {q.name: {"n": n, "m": m}.get(q.name, 1) for q in p.params}
+    for k, (n, m) in enumerate(HISTOGRAM_SIZES):
+        params: dict[str, Value] = {q.name: {"n": n, "m": m, "k": 3}.get(q.name, 1) for q in p.params}
         buffers = buffers_for(p, params, rng)
-        buffers["to"].data[:] = [rng.randrange(m) for _ in buffers["to"].data]
+        for name in ("to", "up"):
+            if name in buffers:
+                most = 3 if name == "up" else m
+                buffers[name].data[:] = [rng.randrange(most) for _ in buffers[name].data]
         expected = copy_of(buffers)
         run(p, params, expected)
         sized, extra = with_extents(p, buffers)
         sized = with_all_extents(sized, buffers)
-        c = gpu_configuration(sized, CUDA_MODEL, sized.sizes(integers({**params, **extra})), {})
-        cases.append((Case(sized, c, {**params, **extra}, buffers, replace(GENERIC, model=CUDA_MODEL)), expected))
-    rows = [row for kernel in file_of(cases[-1][0], "kernel", CUDA).kernels for row in kernel.rows]
-    assert any("atomic" in row for row in rows) == is_atomic
+        values = {**params, **extra}
+        c = gpu_configuration(sized, model, sized.sizes(integers(values)), points[k % len(points)])
+        cases.append((Case(sized, c, values, buffers, replace(GENERIC, model=model)), expected))
+    return cases
+
+
+@pytest.mark.parametrize("private", PLACES)
+@pytest.mark.parametrize("name", HISTOGRAMS)
+def test_histogram(name: str, private: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one instruction, where there is one and order does not matter, into the array or private copies."""
+    monkeypatch.setattr(gpu_histogram, "ROOM", 16)
+    clause, t, statement, is_atomic = HISTOGRAMS[name]
+    text = f"void f(int n, int m, const int to[n], const {t} w[n], {t} h[m])\n{{\n#pragma mdh {clause}\n"
+    text += f"    for (int i = 0; i < n; i++) {{ {statement} }}\n}}\n"
+    points: list[Point] = [{"private": private, "copies": copies} for copies in (1, 2, 5, 32, 40)]
+    cases = _histogram_cases(text, CUDA_MODEL, points, len(name))
+    kernels = file_of(cases[-1][0], "kernel", CUDA).kernels
+    texts = ["\n".join(k.rows) for k in kernels]
+    assert any("atomic" in row for row in texts) == is_atomic
+    own = private != "no" and name != "exact"
+    assert ["__shared__" in x for x in texts] == ([True, False] if own and is_atomic and private == "block" else
+                                                  [False] * (3 if own else 1))  # fmt: skip
     check_cuda(cases, tmp_path, MDH_FIBERS="shuffled:3")
+
+
+WIDER = {
+    "rows": ("const int to[n], const int w[n][k], int h[m][k]",
+             "for (int j = 0; j < k; j++) h[to[i]][j] += w[i][j];"),
+    "columns": ("const int to[n], const unsigned w[n], unsigned h[k][m]",
+                "for (int j = 0; j < k; j++) if (w[i] > j) h[j][to[i]] += w[i];"),
+    "pairs": ("const int to[n], const int up[n], int h[m][k]", "h[to[i]][up[i]]++;"),
+    "triangle": ("const int to[n], int h[m]", "for (int j = 0; j <= i; j++) h[to[i]] ^= i + j;"),
+    "fixed": ("const int to[n], const float w[n], double h[k + 4]", "h[i % 5] += w[i];"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("model", [CUDA_MODEL, OPENCL_MODEL], ids=lambda m: m.name)
+@pytest.mark.parametrize("name", WIDER)
+def test_wider_histogram(name: str, model: SystemModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cells in two dimensions, points of triangles, another type than the weights."""
+    monkeypatch.setattr(gpu_histogram, "ROOM", 40)
+    monkeypatch.setattr("tests.test_gpu.HISTOGRAM_SIZES", ((0, 3), (1, 1), (37, 5), (23, 40)))
+    params, body = WIDER[name]
+    text = f"void f(int n, int m, int k, {params})\n{{\n#pragma mdh fp(deterministic)\n"
+    text += f"    for (int i = 0; i < n; i++) {{ {body} }}\n}}\n"
+    if model == OPENCL_MODEL and not has_opencl_device():
+        pytest.skip("there is no OpenCL device (pocl-opencl-icd makes the processor one)")
+    points: list[list[Point]] = [[{"private": p, "copies": n} for n in (3, 64)] for p in PLACES]
+    cases = [case for k, own in enumerate(points) for case in _histogram_cases(text, model, own, k)]
+    if model == OPENCL_MODEL:
+        check_opencl(cases, tmp_path)
+    else:
+        check_cuda(cases, tmp_path, MDH_FIBERS="shuffled:5")
 
 
 @pytest.mark.parametrize("name", ["sum", "in place", "largest", "before and after", "with an operand"])
