@@ -20,6 +20,7 @@ Barriers are those that ``lowering.barriers`` finds.  Private copies are used wh
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -168,22 +169,26 @@ class _Histogram:
             with out.block(every_cell):
                 out.add(f"{copy}[{c}] = {value};")
             barrier("points")
-            point, rest = names.new("point"), names.new("rest")
+            point = names.new("point" if len(nest.dims) > 1 else nest.dims[0])
             start = f"(long){target.block}*{unit} + {target.thread}"
             step = nest.copies * unit
             with out.block(f"for (long {point} = {start}; {point} < {total}; {point} += {step})"):
-                if len(nest.dims) > 1:
-                    out.add(f"long {rest} = {point};")
-                digits(out, context, nest.dims, rest if len(nest.dims) > 1 else point)
+                self._indices(nest.dims, point, out)
                 text.visit((), copy)
             barrier("add")
             with out.block(every_cell), out.block(f"if ({copy}[{c}] != {value})"):
-                dims = [d.name for d in text._cells]
-                if len(dims) > 1:
-                    out.add(f"long {rest} = {c};")
-                digits(out, context, dims, rest if len(dims) > 1 else c)
+                self._indices([d.name for d in text._cells], c, out)
                 cell = context.subscript(store.buffer, store.index)
                 text.cells.accumulate([cell], [f"{copy}[{c}]"])
+
+    def _indices(self, dims: Sequence[str], number: str, out: Lines) -> None:
+        """The indices of the position with a number, which stays as it is."""
+        if len(dims) == 1:
+            self.context.at[dims[0]] = number
+            return
+        rest = self.context.names.new("rest")
+        out.add(f"long {rest} = {number};")
+        digits(out, self.context, dims, rest)
 
     def _copies_of_threads(self, cells: str) -> Needed:
         kernels, nest, context = self.kernels, self.nest, self.context

@@ -35,6 +35,7 @@ from tests.catalogue import EVERYTHING, small_params
 from tests.emitted import Case, with_constant_sizes, with_extents
 from tests.gpu_emitted import (
     CUDA,
+    OPENCL,
     check_cuda,
     check_opencl,
     file_of,
@@ -208,6 +209,7 @@ def test_long_scan(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """In chunks on many threads: two levels of totals; and in order where it is short."""
     monkeypatch.setattr(gpu_rows_text, "CHUNK", 3)
     monkeypatch.setattr(gpu_rows_text, "GROUP", 5)
+    monkeypatch.setattr(gpu_rows_text, "LONG", 15)
     nest, p = _scan_of(name)
     cases = []
     for n in (0, 15, 16, 45, 46, 300):
@@ -219,6 +221,54 @@ def test_long_scan(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (_, large) = (file_of(case, "kernel", CUDA).kernels for case, _ in (cases[0], cases[-1]))
     assert [k.unit for k in large] == [128, 128, 1, 128, 128, 1]
     check_cuda(cases, tmp_path)
+
+
+ROWS = {
+    "running": ("", "float b[m][n]", "b[j][i] = s;"),
+    "planes": ("for (int l = 0; l < k; l++) ", "int b[m][k][n]", "b[j][l][i] = s;"),
+    "columns": ("for (int l = 0; l < k; l++) ", "int b[n][k][m]", "b[i][l][m - 1 - j] = s;"),
+    "and last": ("", "float b[m][n], float c[m]", "b[j][i] = s * 2;"),
+}
+
+
+@pytest.mark.parametrize("model", [CUDA_MODEL, OPENCL_MODEL], ids=lambda m: m.name)
+@pytest.mark.parametrize("name", ROWS)
+def test_long_rows(name: str, model: SystemModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few long rows are scanned in chunks, many or short ones by a thread each."""
+    for word, value in (("CHUNK", 3), ("GROUP", 5), ("LONG", 15), ("ROWS", 6)):
+        monkeypatch.setattr(gpu_rows_text, word, value)
+    around, outputs, store = ROWS[name]
+    t = outputs.split()[0]
+    a = "a[m][k][n]" if around else "a[m][n]"
+    read_at = "a[j][l][i]" if around else "a[j][i]"
+    text = f"void f(int n, int m, int k, const {t} {a}, {outputs})\n{{\n#pragma mdh\n"
+    text += f"    for (int j = 0; j < m; j++) {around}{{\n        {t} s = {2 if t == 'int' else 0};\n"
+    text += f"        for (int i = 0; i < n; i++) {{ s += {read_at}; {store} }}\n"
+    text += f"        {'c[j] = s;' if 'c[m]' in outputs else ''}\n    }}\n}}\n"
+    programs = lift(read(SourceFile("f.c", text.encode()), CompileCommand()).nests[0]).programs
+    p = next(q for q in programs if q.hom.dims_of("ps"))
+    assert p.hom.dims_of("cc")
+    rng, cases = random.Random(name), []
+    for n, m, k in ((0, 2, 2), (15, 2, 2), (16, 3, 2), (100, 2, 3), (47, 1, 1), (40, 7, 2), (40, 0, 2)):
+        params: dict[str, Value] = {q.name: {"n": n, "m": m, "k": k}.get(q.name, 1) for q in p.params}
+        buffers = buffers_for(p, params, rng)
+        for b in buffers.values():
+            b.data[:] = [type(x)(rng.randrange(1, 5)) for x in b.data]
+        expected = copy_of(buffers)
+        run(p, params, expected)
+        sized, extra = with_extents(p, buffers)
+        sized = with_all_extents(sized, buffers)
+        values = {**params, **extra}
+        c = gpu_configuration(sized, model, sized.sizes(integers(values)), {})
+        cases.append((Case(sized, c, values, buffers, replace(GENERIC, model=model)), expected))
+    kernels = file_of(cases[3][0], "kernel", CUDA if model == CUDA_MODEL else OPENCL).kernels
+    assert len(kernels) == 6
+    if model == CUDA_MODEL:
+        check_cuda(cases, tmp_path)
+    elif not has_opencl_device():
+        pytest.skip("there is no OpenCL device (pocl-opencl-icd makes the processor one)")
+    else:
+        check_opencl(cases, tmp_path)
 
 
 # --------------------------------------------------------------------------- shapes
