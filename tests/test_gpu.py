@@ -31,6 +31,7 @@ from mdh_core.expr import INT64, Affine
 from mdh_core.interpreter import BufferValue, integers, run
 from mdh_core.ir import MdhProgram, Param
 from mdh_core.source import SourceFile
+from tests import gpu_emitted
 from tests.catalogue import EVERYTHING, small_params
 from tests.emitted import Case, with_constant_sizes, with_extents
 from tests.gpu_emitted import (
@@ -155,23 +156,25 @@ def _histogram_cases(text: str, model: SystemModel, points: list[Point], seed: i
     return cases
 
 
-@pytest.mark.parametrize("private", PLACES)
 @pytest.mark.parametrize("name", HISTOGRAMS)
-def test_histogram(name: str, private: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_histogram(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By one instruction, where there is one and order does not matter, into the array or private copies."""
     monkeypatch.setattr(gpu_histogram, "ROOM", 16)
     clause, t, statement, is_atomic = HISTOGRAMS[name]
     text = f"void f(int n, int m, const int to[n], const {t} w[n], {t} h[m])\n{{\n#pragma mdh {clause}\n"
     text += f"    for (int i = 0; i < n; i++) {{ {statement} }}\n}}\n"
-    points: list[Point] = [{"private": private, "copies": copies} for copies in (1, 2, 5, 32, 40)]
-    cases = _histogram_cases(text, CUDA_MODEL, points, len(name))
-    kernels = file_of(cases[-1][0], "kernel", CUDA).kernels
-    texts = ["\n".join(k.rows) for k in kernels]
-    assert any("atomic" in row for row in texts) == is_atomic
-    own = private != "no" and name != "exact"
-    assert ["__shared__" in x for x in texts] == ([True, False] if own and is_atomic and private == "block" else
-                                                  [False] * (3 if own else 1))  # fmt: skip
-    check_cuda(cases, tmp_path, MDH_FIBERS="shuffled:3")
+    every = []
+    for private in PLACES:
+        points: list[Point] = [{"private": private, "copies": copies} for copies in (1, 2, 5, 32, 40)]
+        cases = _histogram_cases(text, CUDA_MODEL, points, len(name))
+        kernels = file_of(cases[-1][0], "kernel", CUDA).kernels
+        texts = ["\n".join(k.rows) for k in kernels]
+        assert any("atomic" in row for row in texts) == is_atomic
+        own = private != "no" and name != "exact"
+        shared = [True, False] if own and is_atomic and private == "block" else [False] * (3 if own else 1)
+        assert ["__shared__" in x for x in texts] == shared
+        every += cases
+    check_cuda(every, tmp_path, MDH_FIBERS="shuffled:3")
 
 
 WIDER = {
@@ -346,6 +349,51 @@ def test_compiles_without_spills(tmp_path: Path) -> None:
         assert set(spills) == {("0", "0")}, (name, done.stderr)
         frames = re.findall(r"(\d+) bytes stack frame", done.stderr)
         assert set(frames) == {"0"}, (name, done.stderr)
+
+
+# --------------------------------------------------------------------------- barriers
+
+
+def _shared_cases(name: str) -> tuple[Case, int, int]:
+    """A case with dependences between threads, and its barriers of the block and of warps."""
+    rng = random.Random(name)
+    if name == "histogram":
+        text = "void f(int n, int m, const int to[n], int h[m])\n{\n#pragma mdh\n"
+        text += "    for (int i = 0; i < n; i++) { h[to[i]] += 1; }\n}\n"
+        return _histogram_cases(text, CUDA_MODEL, [{"private": "block", "copies": 2}], 3)[3][0], 2, 0
+    program, point, blocks, warps = {
+        "tiles": ("matmul", {"threads_i": 8, "threads_j": 8, "chunk_k": 2, "share_A": 1, "share_B": 1}, 2, 0),
+        "tiles of a warp": ("matmul", {"threads_i": 8, "threads_j": 4, "chunk_k": 2, "share_A": 1, "share_B": 1}, 0, 2),
+        "tree": ("matvec", {"threads_k": 64, "threads_i": 2, "fast": "k"}, 1, 1),
+        "tree of a warp": ("matvec", {"threads_k": 16, "threads_i": 4, "fast": "k"}, 0, 1),
+        "cells in a tree": ("matvec", {"threads_k": 64, "rows_i": 2, "fast": "k"}, 2, 1),
+    }[name]  # fmt: skip
+    p = EVERYTHING[program]
+    params: dict[str, Value] = dict.fromkeys((q.name for q in p.params), 37)
+    buffers = buffers_for(p, params, rng)
+    sized, extra = with_extents(p, buffers)
+    sized = with_all_extents(sized, buffers)
+    values = {**params, **extra}
+    c = gpu_configuration(sized, CUDA_MODEL, sized.sizes(integers(values)), point)
+    return Case(sized, c, values, buffers, replace(GENERIC, model=CUDA_MODEL)), blocks, warps
+
+
+@pytest.mark.parametrize(
+    "name", ["tiles", "tiles of a warp", "tree", "tree of a warp", "cells in a tree", "histogram"]
+)
+def test_every_barrier_is_needed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as derived, and without any of them threads are found to race."""
+    case, blocks, warps = _shared_cases(name)
+    file = file_of(case, "k0", CUDA)
+    rows = file.text.split("\n")
+    barriers = [k for k, row in enumerate(rows) if row.strip() in ("__syncthreads();", "__syncwarp();")]
+    assert sum("__syncthreads" in rows[k] for k in barriers) == blocks, file.text
+    assert len(barriers) - blocks == warps, file.text
+    for k in barriers:
+        text = "\n".join([*rows[:k], *rows[k + 1 :]])
+        monkeypatch.setattr(gpu_emitted, "file_of", lambda *_, text=text: replace(file, text=text))
+        with pytest.raises(AssertionError, match="data race in shared memory"):
+            run_cuda([case], tmp_path)
 
 
 # --------------------------------------------------------------------------- the host function
