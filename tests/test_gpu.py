@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -133,8 +134,17 @@ HISTOGRAMS = {
 HISTOGRAM_SIZES = ((0, 3), (1, 1), (200, 1), (200, 3), (293, 37), (300, 16), (40, 300))
 
 
-def _histogram_cases(text: str, model: SystemModel, points: list[Point], seed: int) -> list[Checked]:
-    """For all sizes (n, m); positions are within the array, which holds something before."""
+ANY = ("random", "space", "default")
+
+
+def _histogram_cases(
+    text: str, model: SystemModel, points: Sequence[Point | str], seed: int
+) -> list[Checked]:
+    """For all sizes (n, m); positions are within the array, which holds something before.
+
+    points  what the cases have, one after the other: points, or words of ``ANY``
+    """
+    device = GENERIC_OPENCL if model == OPENCL_MODEL else H100
     nest = lift(read(SourceFile("f.c", text.encode()), CompileCommand()).nests[0])
     (p,) = nest.programs
     rng = random.Random(seed)
@@ -151,7 +161,16 @@ def _histogram_cases(text: str, model: SystemModel, points: list[Point], seed: i
         sized, extra = with_extents(p, buffers)
         sized = with_all_extents(sized, buffers)
         values = {**params, **extra}
-        c = gpu_configuration(sized, model, sized.sizes(integers(values)), points[k % len(points)])
+        point, sizes = points[k % len(points)], sized.sizes(integers(values))
+        if point == "space":
+            point = next(valid_points(gpu_space(sized, device, sizes), rng))
+        elif point == "default":
+            point = gpu_default(sized, device, sizes)
+        if isinstance(point, str):
+            c = random_configuration(rng, sized, model)
+        else:
+            c = gpu_configuration(sized, model, sizes, point)
+        assert why_not_legal(c, sized, model) is None
         cases.append((Case(sized, c, values, buffers, replace(GENERIC, model=model)), expected))
     return cases
 
@@ -174,6 +193,7 @@ def test_histogram(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         shared = [True, False] if own and is_atomic and private == "block" else [False] * (3 if own else 1)
         assert ["__shared__" in x for x in texts] == shared
         every += cases
+    every += _histogram_cases(text, CUDA_MODEL, ANY, len(name))
     check_cuda(every, tmp_path, MDH_FIBERS="shuffled:3")
 
 
@@ -199,7 +219,8 @@ def test_wider_histogram(name: str, model: SystemModel, tmp_path: Path, monkeypa
     text += f"    for (int i = 0; i < n; i++) {{ {body} }}\n}}\n"
     if model == OPENCL_MODEL and not has_opencl_device():
         pytest.skip("there is no OpenCL device (pocl-opencl-icd makes the processor one)")
-    points: list[list[Point]] = [[{"private": p, "copies": n} for n in (3, 64)] for p in PLACES]
+    points: list[Sequence[Point | str]] = [[{"private": p, "copies": n} for n in (3, 64)] for p in PLACES]
+    points.append(ANY)
     cases = [case for k, own in enumerate(points) for case in _histogram_cases(text, model, own, k)]
     if model == OPENCL_MODEL:
         check_opencl(cases, tmp_path)
