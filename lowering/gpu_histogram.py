@@ -91,8 +91,12 @@ def histogram_space(f: Facts, device: Device) -> Space:
 
 
 def with_copies(c: Configuration, program: MdhProgram, point: Point, layer: int) -> Configuration:
-    """The configuration with the copies of a point; their number is that of the parts on ``layer``."""
-    place = str(point.get("private", "no"))
+    """The configuration with the copies of a point; their number is that of the parts on ``layer``.
+
+    Where the order of the points is kept, there are none.
+    """
+    alone = program.fp == "exact" and reassociates(program)
+    place = "no" if alone else str(point.get("private", "no"))
     d = next(k for k, op in enumerate(program.hom.combine) if op.kind == "pw")
     parts = [list(row) for row in c.num_parts]
     parts[layer][d] = int(point.get("copies", 1)) if place != "no" else 1

@@ -219,9 +219,10 @@ def test_wider_histogram(name: str, model: SystemModel, tmp_path: Path, monkeypa
     text += f"    for (int i = 0; i < n; i++) {{ {body} }}\n}}\n"
     if model == OPENCL_MODEL and not has_opencl_device():
         pytest.skip("there is no OpenCL device (pocl-opencl-icd makes the processor one)")
-    points: list[Sequence[Point | str]] = [[{"private": p, "copies": n} for n in (3, 64)] for p in PLACES]
-    points.append(ANY)
-    cases = [case for k, own in enumerate(points) for case in _histogram_cases(text, model, own, k)]
+    block, thread = ([{"private": place, "copies": n} for n in (3, 64)] for place in PLACES[1:])
+    every: list[Sequence[Point | str]] = [[*block, *block], [*thread, *thread], ANY]
+    every = every if model == CUDA_MODEL else [[block[0], *thread, block[1]], ["default", *ANY]]
+    cases = [case for k, own in enumerate(every) for case in _histogram_cases(text, model, own, k)]
     if model == OPENCL_MODEL:
         check_opencl(cases, tmp_path)
     else:
