@@ -123,10 +123,15 @@ def cell_of_thread(
     total = product_text([size_name(d) for d in dims])
     out.add(f"long {cell} = (long){target.block}*{unit} + {target.thread};")
     with out.block(f"if ({cell} < {total})"):
-        for k, d in reversed(list(enumerate(dims))):
-            name = names.new(d)
-            out.add(f"const long {name} = {cell if k == 0 else f'{cell} % {size_name(d)}'};")
-            if k:
-                out.add(f"{cell} /= {size_name(d)};")
-            context.at[d] = name
+        digits(out, context, dims, cell)
         yield
+
+
+def digits(out: Lines, context: Context, dims: Sequence[str], cell: str) -> None:
+    """The indices of a position that is counted with the last dimension fastest; ``cell`` is used up."""
+    for k, d in reversed(list(enumerate(dims))):
+        name = context.names.new(d)
+        out.add(f"const long {name} = {cell if k == 0 else f'{cell} % {size_name(d)}'};")
+        if k:
+            out.add(f"{cell} /= {size_name(d)};")
+        context.at[d] = name

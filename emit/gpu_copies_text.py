@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 from emit.c_text import affine_text, c_type
 from emit.cells_text import CellsText
@@ -62,23 +63,22 @@ class CopiesText(CellsText):
 
     # ------------------------------------------------------------------ where they are
 
-    def copy(self, tiles: Sequence[SharedTile], repeats: bool) -> None:
-        """All threads copy what the block reads; ``repeats``: the copies before may still be in use."""
-        if not tiles:
-            return
-        barrier = self.kernels.target.barrier
+    def barrier(self, place: Literal["before", "end"], name: str) -> None:
+        """The barrier that ``lowering.gpu_barriers`` has found for a position, if there is one."""
+        raise NotImplementedError
+
+    def copy(self, tiles: Sequence[SharedTile]) -> None:
+        """All threads copy what the block reads."""
         wide = [t for t in tiles if t.vector > 1]
         for tile in wide:
             self.declare(tile)
             self.read(tile)
-        if repeats:
-            self.out.add(barrier)
         for tile in tiles:
+            self.barrier("before", f"copy_{tile.buffer}")
             if tile in wide:
                 self.write_copy(tile)
             else:
                 self._copy_cells(tile)
-        self.out.add(barrier)
 
     def declare(self, tile: SharedTile) -> None:
         """The registers in which a thread has its share of a copy between reading and writing."""

@@ -40,11 +40,11 @@ class JoinedText(CopiesText):
         return math.prod(x.count or 1 for x in self.gpu.threads if x.dim not in self.reduced)
 
     @property
-    def _by_shuffles(self) -> bool:
+    def by_shuffles(self) -> bool:
         """Whether lanes of whole warps, neighbours that are a power of two, have parts of 4 or 8 bytes."""
         several, warp = self._several, self.kernels.target.warp
         return (
-            warp > 0
+            warp > 1
             and self.gpu.threads[-1].dim in self.reduced
             and several & (several - 1) == 0
             and self.gpu.unit % warp == 0
@@ -55,7 +55,7 @@ class JoinedText(CopiesText):
     def declare_joint(self) -> None:
         """The memory of the block through which parts are combined."""
         unit, share = self.gpu.unit, self.kernels.share
-        if self._by_shuffles:
+        if self.by_shuffles:
             warp = self.kernels.target.warp
             self.joint = []
             if self._several > warp:
@@ -64,11 +64,8 @@ class JoinedText(CopiesText):
         self.joint = [share(c_type(t), "acc_shared", unit) for t in self.types]
         self.joint_flags = share("_Bool", "have_shared", unit) if self.flags else ""
 
-    def joined(self, cells: list[str], flag: str, repeats: bool) -> tuple[list[str], str, str]:
-        """Combine the parts of a cell; texts of where it is then, of its flag, and of who has it.
-
-        repeats   the memory for the cell before may still be in use
-        """
+    def joined(self, cells: list[str], flag: str) -> tuple[list[str], str, str]:
+        """Combine the parts of a cell; texts of where it is then, of its flag, and of who has it."""
         out, several, others = self.out, self._several, self._others
         thread = self.kernels.target.thread
         fastest = self.gpu.threads[-1].dim in self.reduced
@@ -77,25 +74,24 @@ class JoinedText(CopiesText):
         if others > 1:
             digit = f"{thread} % {several}" if fastest else f"{thread} / {others}"
         out.add(f"const int {number} = {digit};")
-        if self._by_shuffles:
-            self._shuffled(cells, number, repeats)
+        if self.by_shuffles:
+            self._shuffled(cells, number)
             return cells, "", f"{number} == 0"
-        self._in_a_tree(cells, flag, number, 1 if fastest else others, repeats)
+        self._in_a_tree(cells, flag, number, 1 if fastest else others)
         joined = [f"{s}[{thread}]" for s in self.joint]
         return joined, f"{self.joint_flags}[{thread}]" if flag else "", f"{number} == 0"
 
-    def _shuffled(self, cells: list[str], number: str, repeats: bool) -> None:
+    def _shuffled(self, cells: list[str], number: str) -> None:
         out, target, several = self.out, self.kernels.target, self._several
         self._over_lanes(cells, min(several, target.warp))
         if several <= target.warp:
             return
         warps = several // target.warp
-        if repeats:
-            out.add(target.barrier)
+        self.barrier("before", "put")
         with out.block(f"if ({number} % {target.warp} == 0)"):
             for shared, cell in zip(self.joint, cells, strict=True):
                 out.add(f"{shared}[{target.thread} / {target.warp}] = {cell};")
-        out.add(target.barrier)
+        self.barrier("before", "take")
         with out.block(f"if ({number} < {target.warp})"):
             first = f"{target.thread} / {target.warp} + {number} % {warps}"
             for shared, cell in zip(self.joint, cells, strict=True):
@@ -111,20 +107,19 @@ class JoinedText(CopiesText):
             others = [shuffle.format(value=cell, step=step, width=width) for cell in cells]
             self.accumulate(cells, self._named(list(others)))
 
-    def _in_a_tree(self, cells: list[str], flag: str, number: str, stride: int, repeats: bool) -> None:
-        out, target, several = self.out, self.kernels.target, self._several
-        thread, barrier = target.thread, target.barrier
-        if repeats:
-            out.add(barrier)
+    def _in_a_tree(self, cells: list[str], flag: str, number: str, stride: int) -> None:
+        out, thread, several = self.out, self.kernels.target.thread, self._several
+        self.barrier("before", "put")
         for shared, cell in zip(self.joint, cells, strict=True):
             out.add(f"{shared}[{thread}] = {cell};")
         if flag:
             out.add(f"{self.joint_flags}[{thread}] = {flag};")
-        out.add(barrier)
+        self.barrier("before", "step")
         step, most = self.context.names.new("step"), 1
         while 2 * most < several:
             most *= 2
         with out.block(f"for (int {step} = {most}; {step} > 0; {step} /= 2)"):
+            self.barrier("before", "combine")
             even = several == 2 * most
             test = f"{number} < {step}" + ("" if even else f" && {number} + {step} < {several}")
             with out.block(f"if ({test})"):
@@ -138,4 +133,5 @@ class JoinedText(CopiesText):
                     assert self.function is not None
                     named = len(theirs) > 1 or repeats_right(self.function)
                     self.accumulate(mine, self._named(list(theirs)) if named else theirs)
-            out.add(barrier)
+            self.barrier("end", "step")
+        self.barrier("before", "take")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from emit.kernel_text import Lines, Names, without_dead_constants
 from emit.targets import Target, spelled
+from mdh_core.ir import Buffer, Size
 
 _WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")  # fields are no names
 
@@ -35,6 +36,14 @@ class Known:
     type: str
     buffer: bool = False
     value: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """Temporaries of kernels that no program has, and the sizes in their extents."""
+
+    buffers: tuple[Buffer, ...] = ()
+    sizes: tuple[tuple[str, Size], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ The written shape, for a matrix product whose operands are copied::
     float acc[4][4];
     acc = initial values, or the identity
     for (long k_1 = 0; k_1 < k_size; k_1 += 16) {
-      A_tile, B_tile = what the block reads;  barrier on both sides
+      A_tile, B_tile = what the block reads;  barriers where lowering.gpu_barriers wants them
       if (all of the part is there) { for (k) for (cells) acc += A_tile * B_tile }   written out
       else { the same, clipped }
     }
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from typing import Literal
 
 from emit.c_text import c_type, constant
 from emit.gpu_context import CELL_UNIT, INT_MAX, GpuContext, cell_of_thread
@@ -30,7 +31,9 @@ from emit.gpu_kernels import Kernels, Known
 from emit.gpu_leaf_text import LeafText
 from emit.interface_text import size_text
 from emit.kernel_text import product_text, repeats_right
+from lowering.barriers import Position
 from lowering.gpu import GpuNest, SharedTile, index_limit, split_of
+from lowering.gpu_barriers import barriers_of_nest
 from lowering.instructions import Leaf, leaf_of
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
@@ -168,9 +171,18 @@ class GpuNestText(LeafText):
         self._block_indices(counts)
         self._thread_indices()
         with ExitStack() as stack:
-            for loop in self.gpu.around:
+            for k, loop in enumerate(self.gpu.around):
+                self.barrier("before", f"around{k}")
                 self._uniform_loop(loop, stack)
+                stack.callback(self.barrier, "end", f"around{k}")
             self._cells_of_thread()
+
+    def barrier(self, place: Literal["before", "end"], name: str) -> None:
+        target = self.kernels.target
+        shuffled = self.shares and self.by_shuffles
+        scope = barriers_of_nest(self.gpu, target.warp, shuffled).at.get(Position(place, name))
+        if scope is not None:
+            self.out.add(target.barrier if scope == "block" else target.warp_barrier)
 
     def _block_indices(self, counts: list[int | str]) -> None:
         out, names = self.out, self.context.names
@@ -227,10 +239,9 @@ class GpuNestText(LeafText):
     def _loop_behind(self, loop: Loop, tiles: Sequence[SharedTile]) -> None:
         """A loop whose iterations read what the next one uses while they use what is there.
 
-        It begins one iteration early, which only reads.  Barriers stand before and behind what overwrites
-        the copies.
+        It begins one iteration early, which only reads.
         """
-        d, out, barrier = loop.dim, self.out, self.kernels.target.barrier
+        d, out = loop.dim, self.out
         start, name, before = " + ".join(self.uniform[d]) or "0", self._name_of(loop), self.uniform[d]
         for tile in tiles:
             self.declare(tile)
@@ -244,12 +255,13 @@ class GpuNestText(LeafText):
             self.uniform[d] = [name]
             for tile in tiles:
                 self.name_copy(tile)
+            self.barrier("before", "part")
             with out.block(f"if ({name} >= {start})"):
                 self._part()
-            out.add(barrier)
             for tile in tiles:
+                self.barrier("before", f"copy_{tile.buffer}")
                 self.write_copy(tile)
-            out.add(barrier)
+            self.barrier("end", f"inside{self.split - 1}")
         self.uniform[d] = before
 
     def _index(self, d: str) -> str:
@@ -299,9 +311,14 @@ class GpuNestText(LeafText):
             ahead = [t for t in self.gpu.tiles if t.ahead]
             for k in range(self.split + 1):
                 tiles = [t for t in self.gpu.tiles if t.at == k and t not in ahead]
-                self.copy(tiles, repeats=bool(k or self.gpu.around))
+                self.copy(tiles)
+                if k < self.split:
+                    self.barrier("before", f"inside{k}")
+                elif not ahead:
+                    self.barrier("before", "part")
                 if k < self.split and not (ahead and k == self.split - 1):
                     self._uniform_loop(self.gpu.inside[k], stack)
+                    stack.callback(self.barrier, "end", f"inside{k}")
                 elif k < self.split:
                     self._loop_behind(self.gpu.inside[k], ahead)
             if not ahead:
@@ -501,12 +518,14 @@ class GpuNestText(LeafText):
     def _finish(self) -> None:
         if self.shares:
             self.declare_joint()
+            self.barrier("before", "cell")
         with self._tile(clamp=False), ExitStack() as stack:
+            if self.shares:
+                stack.callback(self.barrier, "end", "cell")
             cells, flag = self._cell_texts(), self._flag() if self.flags else ""
             tests = []
             if self.shares:
-                repeats = bool(self._tile_loops or self.gpu.around)
-                cells, flag, first = self.joined(cells, flag, repeats)
+                cells, flag, first = self.joined(cells, flag)
                 tests.append(first)
             if exists := self._inside():
                 tests.append(exists)

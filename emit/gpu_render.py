@@ -19,10 +19,11 @@ from emit.c_text import Printer, affine_text, c_type
 from emit.empty_scan import empty_scan
 from emit.gpu_context import GpuContext
 from emit.gpu_file import DeviceArray, GpuFile, GpuPart, gpu_file
+from emit.gpu_histogram_text import write_histogram
 from emit.gpu_kernels import GpuKernel, Kernels, Known, words
 from emit.gpu_nest_text import GpuNestText
 from emit.gpu_ranges import overlap_lines, ranges_of
-from emit.gpu_rows_text import write_histogram, write_scan, write_sequential
+from emit.gpu_rows_text import write_scan, write_sequential
 from emit.guards_text import assumption_lines, assumptions, in_comment
 from emit.host_text import Leaf, Loops, largest_size, leaves
 from emit.interface_text import (
@@ -43,8 +44,8 @@ from emit.request import KernelRequest
 from emit.targets import Target, spelled
 from lowering.device import Device
 from lowering.gpu import GpuNest, GpuStage, lower_gpu, plain_nest
+from lowering.gpu_histogram import GpuHistogram
 from lowering.loops import size_name
-from lowering.lower import HistogramNest
 from lowering.machine import SystemModel
 from mdh_core.diagnostics import refuse
 from mdh_core.expr import FLOAT, Binary, Call, Expr, Function, RecordType, Type, Var, stmt_exprs, walk
@@ -223,10 +224,11 @@ class _Body:
                 for d in stage.program.hom.dims:
                     context.at[d.name] = "0"
                 GpuNestText(stage, context, self.kernels).write()
-            elif isinstance(stage, HistogramNest):
-                write_histogram(stage, context, self.kernels)
             else:
-                needed = write_scan(stage, context, self.kernels)
+                if isinstance(stage, GpuHistogram):
+                    needed = write_histogram(stage, context, self.kernels)
+                else:
+                    needed = write_scan(stage, context, self.kernels)
                 self.temporaries += needed.buffers
                 self.sizes |= {name: (size, loops) for name, size in needed.sizes}
 

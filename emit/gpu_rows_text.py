@@ -1,9 +1,7 @@
-"""Scans, histograms and sequential statements as kernels.
+"""Scans and sequential statements as kernels.
 
-    scan        a thread for each point of the concatenated dimensions, which goes along the scanned one;
-                along a single dimension, in chunks
-    histogram   a thread for each point, which combines into its cell atomically; or, where that may change
-                the result or no instruction does it, a thread for each point of the concatenated dimensions
+    scan        a thread for each point of the concatenated dimensions (a row), which goes along the scanned
+                one; where rows are long and few, threads for chunks of each row
     sequential  one thread
 """
 
@@ -14,21 +12,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from emit.c_text import c_type
-from emit.gpu_context import CELL_UNIT, GpuContext, cell_of_thread
-from emit.gpu_kernels import Kernels, Known
-from emit.histogram_text import HistogramText
+from emit.gpu_context import CELL_UNIT, GpuContext, cell_of_thread, digits
+from emit.gpu_kernels import Kernels, Known, Needed
 from emit.host_text import Loops, SequentialText
 from emit.interface_text import size_text, written_buffers
 from emit.kernel_text import product_text
 from emit.linear_text import LinearText
-from emit.nest_text import NestText
 from emit.scan_text import ScanText
-from emit.targets import Target
 from lowering.loops import size_name
-from lowering.lower import HistogramNest, Nest, ScanNest, is_linear_recurrence
+from lowering.lower import ScanNest, is_linear_recurrence
 from lowering.parameters import reassociates
-from mdh_core.expr import INT64, Affine, ScalarType
-from mdh_core.ir import Buffer, MdhProgram, Param, Sequential, Size
+from mdh_core.expr import INT64, Affine
+from mdh_core.ir import Buffer, Param, Sequential, Size
 
 
 class _OnDevice(ScanText):
@@ -49,6 +44,19 @@ class _OnDevice(ScanText):
             stack.enter_context(self.out.block(f"if ({' && '.join(tests)})"))
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a thread is for, as C text: the ``inner``-th chunk (or group) of a row, ``number`` among all."""
+
+    number: str
+    inner: str
+    row: str
+
+    def ends(self, count: str) -> tuple[str, str]:
+        """The numbers of the row's first chunk (or group) and behind its last one, of ``count``."""
+        return (f"{self.row}*{count}", f"({self.row} + 1)*{count}") if self.row else ("0", count)
+
+
 class _ScanOnDevice(_OnDevice):
     """The kernels of a scan in chunks: each method writes what one thread does."""
 
@@ -59,39 +67,40 @@ class _ScanOnDevice(_OnDevice):
             self.out.add(f"{c_type(t)} {name} = {self._neutral(c)};")
         return names
 
-    def total_of_chunk(self, number: str, totals: list[str]) -> None:
-        self._bounds(CHUNK, number)
+    def total_of_chunk(self, at: _Place, totals: list[str]) -> None:
+        self._bounds(CHUNK, at.inner)
         carry = self._fresh()
         self._sequence(carry, "start", "end", "start", store=False, seeded=True)
-        self.out.add(*(f"{t}[{number}] = {c};" for t, c in zip(totals, carry, strict=True)))
+        self.out.add(*(f"{t}[{at.number}] = {c};" for t, c in zip(totals, carry, strict=True)))
 
-    def _ends(self, number: str, chunks: str) -> tuple[str, str]:
+    def _ends(self, at: _Place, chunks: str) -> tuple[str, str]:
         """The chunks of a group."""
         first, end = self.context.names.new("first"), self.context.names.new("last")
-        reach = f"{first} + {GROUP}"
-        self.out.add(f"const long {first} = {number}*{GROUP};")
-        self.out.add(f"const long {end} = {reach} < {chunks} ? {reach} : {chunks};")
+        reach, (begin, most) = f"{first} + {GROUP}", at.ends(chunks)
+        start = f"{at.inner}*{GROUP}" if begin == "0" else f"{begin} + {at.inner}*{GROUP}"
+        self.out.add(f"const long {first} = {start};")
+        self.out.add(f"const long {end} = {reach} < {most} ? {reach} : {most};")
         return first, end
 
-    def total_of_group(self, number: str, totals: list[str], above: list[str], chunks: str) -> None:
-        first, end = self._ends(number, chunks)
+    def total_of_group(self, at: _Place, totals: list[str], above: list[str], chunks: str) -> None:
+        first, end = self._ends(at, chunks)
         carry, k = self._fresh(), self.context.names.new("k")
         with self.out.block(f"for (long {k} = {first}; {k} < {end}; {k}++)"):
             self.cells.accumulate(carry, self.cells._named([f"{t}[{k}]" for t in totals]))
-        self.out.add(*(f"{t}[{number}] = {c};" for t, c in zip(above, carry, strict=True)))
+        self.out.add(*(f"{t}[{at.number}] = {c};" for t, c in zip(above, carry, strict=True)))
 
-    def before_groups(self, above: list[str], groups: str) -> None:
+    def before_groups(self, at: _Place, above: list[str], groups: str) -> None:
         carry = self._carry()
-        self._from_block_to_block("0", groups, above, carry)
+        self._from_block_to_block(*at.ends(groups), above, carry)
         self._store(carry, last=True, at=f"{size_name(self.scan.dim)} - 1")
 
-    def before_chunks(self, number: str, totals: list[str], above: list[str], chunks: str) -> None:
-        first, end = self._ends(number, chunks)
-        self._from_block_to_block(first, end, totals, self._carries(above, number))
+    def before_chunks(self, at: _Place, totals: list[str], above: list[str], chunks: str) -> None:
+        first, end = self._ends(at, chunks)
+        self._from_block_to_block(first, end, totals, self._carries(above, at.number))
 
-    def chunk(self, number: str, totals: list[str]) -> None:
-        self._bounds(CHUNK, number)
-        self._sequence(self._carries(totals, number), "start", "end", "0")
+    def chunk(self, at: _Place, totals: list[str]) -> None:
+        self._bounds(CHUNK, at.inner)
+        self._sequence(self._carries(totals, at.number), "start", "end", "0")
 
 
 class _LinearOnDevice(LinearText, _OnDevice):
@@ -107,22 +116,17 @@ def _some(rows: list[str]) -> str:
     return " && ".join(f"{size_name(d)} > 0" for d in rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Needed:
-    """Temporaries of kernels that no program has, and the sizes in their extents."""
-
-    buffers: tuple[Buffer, ...] = ()
-    sizes: tuple[tuple[str, Size], ...] = ()
-
-
 def write_scan(scan: ScanNest, context: GpuContext, kernels: Kernels) -> Needed:
-    """The kernels of a scan; one along a single dimension is in chunks where it is long."""
+    """The kernels of a scan; where rows are long, and too few for a thread each, they are in chunks."""
     if not _goes_in_chunks(scan):
         _write_in_order(scan, context, kernels)
         return Needed()
-    n = size_name(scan.dim)
-    with kernels.host.block(f"if ({n} > {CHUNK * GROUP})"):
-        needed = _write_in_chunks(scan, context, kernels)
+    rows = [d.name for d in scan.program.hom.dims_of("cc")]
+    tests = [f"{size_name(scan.dim)} > {LONG}"]
+    if rows:
+        tests += [_some(rows), f"{product_text([size_name(d) for d in rows])} <= {ROWS}"]
+    with kernels.host.block(f"if ({' && '.join(tests)})"):
+        needed = _write_in_chunks(scan, rows, context, kernels)
         kernels.host.middle("} else {")
         _write_in_order(scan, context, kernels)
     return needed
@@ -132,13 +136,12 @@ def _goes_in_chunks(scan: ScanNest) -> bool:
     program, function = scan.program, scan.program.hom.function
     known = program.dim(scan.dim).size.constant
     return (
-        not program.hom.dims_of("cc")
-        and not program.hom.domain
+        not program.hom.domain
         and function is not None
         and function.commutative
         and function.identity is not None
         and not (program.fp == "exact" and reassociates(program))
-        and (known is None or known > CHUNK * GROUP)
+        and (known is None or known > LONG)
     )
 
 
@@ -158,9 +161,11 @@ def _write_in_order(scan: ScanNest, context: GpuContext, kernels: Kernels) -> No
 
 CHUNK = 64  # elements that one thread goes through
 GROUP = 1024  # chunks whose totals one thread goes through
+LONG = 1 << 13  # points that take one thread longer than starting the kernels of chunks
+ROWS = 1 << 14  # rows that are enough threads, however long they are
 
 
-def _write_in_chunks(scan: ScanNest, context: GpuContext, kernels: Kernels) -> Needed:
+def _write_in_chunks(scan: ScanNest, rows: list[str], context: GpuContext, kernels: Kernels) -> Needed:
     """Totals of chunks and of groups of chunks; and back: what is before each group, each chunk, each point.
 
     The lengths are the same in every run, and so are the bits of the result.
@@ -180,12 +185,15 @@ def _write_in_chunks(scan: ScanNest, context: GpuContext, kernels: Kernels) -> N
     buffers: list[Buffer] = []
     for name, found in ((chunks, totals), (groups, above)):
         for t in program.component_types:
-            buffers.append(Buffer(kernels.names.new(f"mdh_{name}_total"), t, (Affine.of(name),)))
+            extents = *(Affine.of(size_name(r)) for r in rows), Affine.of(name)
+            buffers.append(Buffer(kernels.names.new(f"mdh_{name}_total"), t, extents))
             kernels.known[buffers[-1].name] = Known(buffers[-1].name, c_type(t), buffer=True)
             found.append(buffers[-1].name)
     stored = {s.buffer for s in program.out.stores}
 
-    def kernel(threads: str, written: set[str], write: Callable[[_ScanOnDevice, str], None]) -> None:
+    def kernel(count: str, written: set[str], write: Callable[[_ScanOnDevice, _Place], None]) -> None:
+        """A kernel with ``count`` threads for each row."""
+        threads = str(product_text([*map(size_name, rows), int(count) if count == "1" else count]))
         unit = 1 if threads == "1" else CELL_UNIT
         blocks = "1" if unit == 1 else f"({threads} + {unit - 1})/{unit}"
         with kernels.kernel(unit, blocks, written) as out:
@@ -193,80 +201,32 @@ def _write_in_chunks(scan: ScanNest, context: GpuContext, kernels: Kernels) -> N
             text.kernels = kernels
             context.at[d] = "0"
             if unit == 1:
-                write(text, "0")
+                write(text, _Place("0", "0", ""))
                 return
-            number = kernels.names.new("number")
+            names = kernels.names
+            number = inner = names.new("number")
             out.add(f"const long {number} = (long){kernels.target.block}*{unit} + {kernels.target.thread};")
             with out.block(f"if ({number} < {threads})"):
-                write(text, number)
+                row = ""
+                if rows:
+                    row = number
+                    if count != "1":
+                        row, inner = names.new("row"), names.new("chunk" if count == chunks else "group")
+                        out.add(f"const long {row} = {number} / {count};")
+                        out.add(f"const long {inner} = {number} % {count};")
+                    rest = row
+                    if len(rows) > 1:
+                        rest = names.new("rest")
+                        out.add(f"long {rest} = {row};")
+                    digits(out, context, rows, rest)
+                write(text, _Place(number, inner, row))
 
-    kernel(chunks, set(totals), lambda text, k: text.total_of_chunk(k, totals))
-    kernel(groups, set(above), lambda text, k: text.total_of_group(k, totals, above, chunks))
-    kernel("1", {*above, *stored}, lambda text, _: text.before_groups(above, groups))
-    kernel(groups, set(totals), lambda text, k: text.before_chunks(k, totals, above, chunks))
-    kernel(chunks, stored, lambda text, k: text.chunk(k, totals))
+    kernel(chunks, set(totals), lambda text, at: text.total_of_chunk(at, totals))
+    kernel(groups, set(above), lambda text, at: text.total_of_group(at, totals, above, chunks))
+    kernel("1", {*above, *stored}, lambda text, at: text.before_groups(at, above, groups))
+    kernel(groups, set(totals), lambda text, at: text.before_chunks(at, totals, above, chunks))
+    kernel(chunks, stored, lambda text, at: text.chunk(at, totals))
     return Needed(tuple(buffers), sizes)
-
-
-_ATOMIC = {"+": "add", "min": "min", "max": "max", "&": "and", "|": "or", "^": "xor"}
-
-
-def atomic(program: MdhProgram, target: Target) -> str | None:
-    """The instruction that combines into a cell whatever others do, or None.
-
-    Sums of floating-point values depend on who comes first: only ``fp(fast)`` allows that.
-    """
-    function = program.hom.function
-    assert function is not None
-    (t,) = program.component_types
-    name = _ATOMIC.get(function.name)
-    if name is None or not isinstance(t, ScalarType) or not (function.exact or program.fp == "fast"):
-        return None
-    if t.is_float:
-        return "atomicAdd" if name == "add" and target.typed else None
-    if t.bits == 32 and t.is_integer:
-        return f"atomic{name.capitalize()}" if target.typed else f"atomic_{name}"
-    return None
-
-
-class _AtomicCells(NestText):
-    """Cells into which many threads combine at once."""
-
-    instruction = ""
-
-    def accumulate(self, left: list[str], right: list[str]) -> None:
-        self.out.add(f"{self.instruction}(&{left[0]}, {right[0]});")
-
-
-class _HistogramOnDevice(HistogramText):
-    """A histogram whose points, or only whose rows, are threads of a kernel."""
-
-    kernels: Kernels
-    parallel: list[str]
-
-    def _loops(self) -> None:
-        rest = tuple(d for d in self.nest.dims if d not in self.parallel)
-        with cell_of_thread(self.out, self.kernels, self.context, self.parallel, _unit(self.parallel)):
-            self._points(rest, None)
-
-
-def write_histogram(nest: HistogramNest, context: GpuContext, kernels: Kernels) -> None:
-    instruction = atomic(nest.program, kernels.target)
-    kept = {d.name for d in nest.program.hom.dims_of("cc")}
-    parallel = [d for d in nest.dims if instruction or d in kept]
-    total, unit = str(product_text([size_name(d) for d in parallel])), _unit(parallel)
-    blocks = f"({total} + {unit - 1})/{unit}" if parallel else "1"
-    with ExitStack() as stack:
-        if parallel:
-            stack.enter_context(kernels.host.block(f"if ({_some(parallel)})"))
-        out = stack.enter_context(kernels.kernel(unit, blocks, {s.buffer for s in nest.program.out.stores}))
-        text = _HistogramOnDevice(nest, context, out)
-        text.kernels, text.parallel = kernels, parallel
-        if instruction is not None:
-            cells = _AtomicCells(Nest(nest.program, (), (0, 0), 0, 0, (), "direct"), context, out)
-            cells.instruction = instruction
-            text.cells = cells
-        text.write()
 
 
 def write_sequential(step: Sequential, loops: Loops, kernels: Kernels) -> None:

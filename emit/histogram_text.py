@@ -114,8 +114,12 @@ class HistogramText:
         if repeats_right(self.function):
             (element,) = self.cells._named([element])
         (store,) = self.program.out.stores
-        cell = self.context.subscript(store.buffer, store.index) if own is None else f"{own}[{self._at()}]"
+        cell = self.context.subscript(store.buffer, store.index) if own is None else self._own_cell(own)
         self.cells.accumulate([cell], [element])
+
+    def _own_cell(self, own: str) -> str:
+        """The private cell that is meant."""
+        return f"{own}[{self._at()}]"
 
     @property
     def _cells(self) -> tuple[Dim, ...]:

@@ -27,12 +27,12 @@ class Target:
     align     what makes an array begin where vectors are aligned, so that neighbours are read together
     typed     whether functions of the C library have the type in their names (``sqrtf``)
     record    a value of a structure type
+    warp      threads that ``warp_barrier`` orders and that exchange registers; 1: none that are known to
     biased    whether the host may pass a pointer that points before what there is
     byte      type of the elements of arrays of truth values
     reserved  words of the language that names of the nest cannot be
     aligned   whether vectors in memory must be aligned as such
     limited   whether a launch checks that its blocks can be counted by an int
-    warp      threads that exchange values of registers; 0: none that are known to
     shuffle   the ``value`` of the lane that lies ``step`` further, among ``width``
     """
 
@@ -46,6 +46,8 @@ class Target:
     block: str
     thread: str
     barrier: str
+    warp: int
+    warp_barrier: str
     typed: bool
     record: str
     biased: bool
@@ -53,7 +55,6 @@ class Target:
     reserved: frozenset[str]
     aligned: bool
     limited: bool
-    warp: int
     shuffle: str
 
     @staticmethod
@@ -93,6 +94,8 @@ CUDA = Target(
     block="blockIdx.x",
     thread="threadIdx.x",
     barrier="__syncthreads();",
+    warp=32,
+    warp_barrier="__syncwarp();",
     typed=True,
     record=r"\2{",
     biased=True,
@@ -102,7 +105,6 @@ CUDA = Target(
     | {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"},
     aligned=True,
     limited=True,
-    warp=32,
     shuffle="__shfl_down_sync(0xffffffffu, {value}, {step}, {width})",
 )
 OPENCL = Target(
@@ -116,6 +118,8 @@ OPENCL = Target(
     block="get_group_id(0)",
     thread="get_local_id(0)",
     barrier="barrier(CLK_LOCAL_MEM_FENCE);",
+    warp=1,
+    warp_barrier="",
     typed=False,
     record=r"(\1\2){",
     biased=False,
@@ -128,7 +132,6 @@ OPENCL = Target(
     },
     aligned=False,
     limited=False,
-    warp=0,  # sub-groups are optional
     shuffle="",
 )  # fmt: skip
 TARGETS = {t.name: t for t in (CUDA, OPENCL)}

@@ -1,6 +1,6 @@
 """Lowering for GPUs: a program and a configuration become kernels, each a grid of blocks of threads.
 
-    stage ::= GpuNest(program, blocks, threads, around, inside, tiles) | ScanNest | HistogramNest
+    stage ::= GpuNest(program, blocks, threads, around, inside, tiles) | ScanNest | GpuHistogram
 
 before   three phases with an order and an assignment each, on a model with ``blocks`` (SMX, CU), ``threads``
          (WRP, CC, PE), shared (SM, LM) and private memory (RM, PM)
@@ -36,8 +36,9 @@ from dataclasses import dataclass, replace
 
 from lowering.device import Device
 from lowering.domains import read_in_boxes
+from lowering.gpu_histogram import GpuHistogram, gpu_histogram
 from lowering.loops import Loop, size_name
-from lowering.lower import HistogramNest, ScanNest
+from lowering.lower import ScanNest
 from lowering.machine import SystemModel
 from lowering.packs import box_of, linear_part, scalar_nodes
 from lowering.parameters import Configuration, Layout, columns_of, reassociates
@@ -157,7 +158,7 @@ class GpuNest:
         return sum(x.dim not in kept for x in self.inside)
 
 
-GpuStage = GpuNest | ScanNest | HistogramNest
+GpuStage = GpuNest | ScanNest | GpuHistogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +177,7 @@ def lower_gpu(
     for piece in pieces:
         p = piece.program
         if piece.form is not None:
-            dims = tuple(d.name for d in p.hom.dims if d.name not in piece.form.cells)
-            stages.append(HistogramNest(p, piece.form, dims, True, 0))
+            stages.append(gpu_histogram(p, piece.form, c, model, device))
         elif scanned := p.hom.dims_of("ps"):
             stages.append(ScanNest(p, scanned[0].name, None, tuple(d.name for d in p.hom.dims_of("cc"))))
         else:

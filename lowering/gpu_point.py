@@ -14,6 +14,8 @@
     instruction   row of lowering.instructions that computes the innermost part, where it fits
     stages        2: what is copied next is read while the current copies are used
     resident      blocks that a multiprocessor should have room for: with more, a thread has fewer registers
+    private       no | block | thread: whose own cells a histogram's points are combined into
+    copies        how many such copies there are
 
 Layers of the models CUDA and OpenCL, by dimension, outermost first:
 
@@ -31,6 +33,7 @@ from dataclasses import replace
 
 from lowering.device import Device
 from lowering.facts import Facts, facts, packable, read_dims, store_strides, strides
+from lowering.gpu_histogram import histogram_default, histogram_space, with_copies
 from lowering.histogram import one_hot
 from lowering.machine import SystemModel
 from lowering.parameters import (
@@ -102,7 +105,8 @@ def gpu_configuration(
     swizzles = [(b, read_swizzle(str(point[f"swizzle_{b}"]))) for b in memory if f"swizzle_{b}" in point]
     swizzle = tuple((b, (s.bits, s.base, s.shift)) for b, s in swizzles if s.bits)
     c = replace(c, swizzle=swizzle, instruction=str(point.get("instruction", "")))
-    return replace(c, vectors=vectors, stages=_number(point, "stages"), resident=_number(point, "resident"))
+    c = replace(c, vectors=vectors, stages=_number(point, "stages"), resident=_number(point, "resident"))
+    return with_copies(c, program, point, BLOCKS) if one_hot(program) is not None else c
 
 
 def _turned(program: MdhProgram, buffer: str, point: Point) -> Layout:
@@ -130,8 +134,10 @@ def _value(point: Point, word: str, d: str) -> int:
 def gpu_default(program: MdhProgram, device: Device, sizes: dict[str, int]) -> Point:
     """A point for given sizes: from the shape of the accesses alone."""
     f = facts(program, sizes)
-    if f.ps or one_hot(program) is not None or not f.sizes:
+    if f.ps or not f.sizes:
         return {}
+    if one_hot(program) is not None:
+        return histogram_default(f, device)
     cells = math.prod(f.sizes[d] for d in f.cc)
     points = math.prod(f.sizes[d] for d in f.pw)
     enough = _FEW_BLOCKS * device.processors * 128
@@ -243,6 +249,8 @@ def gpu_space(program: MdhProgram, device: Device, sizes: dict[str, int]) -> Spa
     chosen = gpu_default(program, device, sizes)
     if not chosen:
         return Space(())
+    if "private" in chosen:
+        return histogram_space(f, device)
     alone = program.fp == "exact" and reassociates(program)
     on_threads: list[tuple[str, tuple[int | str, ...]]] = []
     in_thread: list[tuple[str, tuple[int | str, ...]]] = []

@@ -55,9 +55,7 @@ class GpuPlan:
         """Of the host function, which other files see: with the name of the source file, as functions of
         several files may have one name."""
         nest = self.lifted.nest
-        stem = Path(self.lines.rpartition(":")[0]).stem
-        function = nest.function if stem in ("", nest.function) else f"{stem}_{nest.function}"
-        return kernels.kernel_name(function, nest.label)
+        return _external(self.lines.rpartition(":")[0], nest.function, nest.label)
 
     @property
     def default(self) -> Point:
@@ -175,6 +173,11 @@ def gpu_plan(
     return GpuPlan(lifted, TARGETS[target], device or USUAL[target], params, sizes, lines, macros)
 
 
+def _external(path: str, function: str, label: str) -> str:
+    stem = Path(path).stem
+    return kernels.kernel_name(function if stem in ("", function) else f"{stem}_{function}", label)
+
+
 def _plainest(name: str, values: tuple[int | str, ...]) -> int | str:
     """What a point means that lacks a parameter: not copied, not padded, one thread, one row."""
     return next((v for v in (0, 1) if v in values), values[-1])
@@ -197,7 +200,7 @@ def region_part(region: DataRegion, target: str) -> RegionPart:
     """The two functions of a data region: ``jacobi_data0_mdh_begin`` and ``_end``."""
     reserved = TARGETS[target].reserved
     arrays = [RegionArray(n.name + "_" * (n.name in reserved), n.name, n.clause) for n in region.names]
-    name = kernels.kernel_name(region.function, region.label)
+    name = _external(region.name.rsplit("::", 2)[0], region.function, region.label)
     return RegionPart(name, f"{region.function}::{region.label}", tuple(arrays))
 
 

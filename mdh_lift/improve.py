@@ -336,6 +336,7 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
         bitwise=plan.lifted.nest.directive.fp == "exact",
         resume=options.resume,
         replay=options.replay,
+        resident=isinstance(plan, GpuPlan) and _in_data_region(work),
         final_seconds=last[0],
         final_rounds=last[1],
     )
@@ -391,6 +392,12 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
     finally:
         if store is not None:
             store.close()
+
+
+def _in_data_region(work: Work) -> bool:
+    """Whether the nest stands in a statement while which its arrays stay on the device."""
+    at = work.plan.lifted.nest.span.start
+    return any(region.span.start <= at < region.span.end for region in work.report.data)
 
 
 def _ladder(plan: kernels.Plan | GpuPlan, variables: Mapping[str, int]) -> list[dict[str, int]]:

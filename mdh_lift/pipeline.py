@@ -33,6 +33,8 @@ from mdh_lift.config import Config
 from mdh_lift.files import Change, is_python, read_source
 from mdh_lift.findings import Finding
 from mdh_lift.splice import (
+    DATA_KINDS,
+    DataPart,
     Original,
     Region,
     SplicePart,
@@ -157,7 +159,9 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
     findings = [place.finding(d) for d in (*result.diagnostics, *told)]
     data = tuple(region for region, problems in kept if not problems)
     if not any(f.diagnostic.severity == "error" for f in findings):
-        findings += _orphans(source, found, {region_name(short_name(n.name)) for n in nests})
+        names = {region_name(short_name(n.name)) for n in nests}
+        findings += _orphans(source, found, names | {region_name(short_name(r.name)) for r in data})
+        findings += [f for r in data for f in _data_freshness(source, found, r, bare.data)]
     return FileReport(source, bare, command, tuple(nests), tuple(findings), data)
 
 
@@ -362,6 +366,18 @@ def _freshness(
     return found
 
 
+def _data_freshness(
+    source: SourceFile, found: Sequence[Region], region: DataRegion, data: bytes
+) -> list[Finding]:
+    own = [r for r in found if r.name == region_name(short_name(region.name))]
+    return _freshness(source, own, data_hash(data, region), DATA_KINDS)
+
+
+def data_hash(data: bytes, region: DataRegion) -> str:
+    """Of the directive, from which the calls at a data region's ends are made."""
+    return hashlib.sha256(data[region.directive_span.start : region.directive_span.end]).hexdigest()[:16]
+
+
 def _orphans(source: SourceFile, found: Sequence[Region], known: set[str]) -> list[Finding]:
     """Regions whose nest is gone from the file."""
     gone = {r.name: r for r in found if r.name not in known}
@@ -406,14 +422,24 @@ def splice_file(
     report: FileReport,
     parts: Sequence[SplicePart],
     force: bool = False,
-    gpu_parts: Mapping[str, Sequence[GpuPart]] | None = None,
+    gpu_parts: Mapping[str, Sequence[tuple[LiftedNest, GpuPart]]] | None = None,
 ) -> Change:
     """The file with the parts in place.  Raises ``Refusal`` (MDH502, MDH509, MDH005, MDH417, MDH803).
 
-    ``gpu_parts``: by target, what stands in the file beside it; all nests of that file.
+    ``gpu_parts``: by target, what stands in the file beside it; all nests of that file.  A data region is
+    spliced with them where nothing else in it uses its arrays.
     """
+    regions_of = {
+        target: _regions_around(report, [n for n, _ in some]) for target, some in (gpu_parts or {}).items()
+    }
+    conditions = {part.name: part.condition for part in parts}
+    data_parts = [
+        _data_part(report, region, nests, target, conditions)
+        for target, some in regions_of.items()
+        for region, nests in some
+    ]
     try:
-        new = splice(report.source.data, parts, force)
+        new = splice(report.source.data, parts, force, data_parts)
     except Refusal as refusal:
         raise Refusal(replace(refusal.diagnostic, file=report.source.path)) from None
     change = _change_of(report.source.path, report.source.data, new)
@@ -421,11 +447,47 @@ def splice_file(
     for target, several in (gpu_parts or {}).items():
         from emit.gpu_file import gpu_file
         from emit.targets import TARGETS
+        from mdh_lift.gpu_plans import region_part
 
         name = beside.file_name(report.source.path, target)
-        file = gpu_file(name, several, TARGETS[target])
+        regions = [region_part(region, target) for region, _ in regions_of[target]]
+        file = gpu_file(name, [part for _, part in several], TARGETS[target], regions)
         made += beside.files(report.source.path, file, TARGETS[target], force)
     return replace(change, beside=tuple(made))
+
+
+def _regions_around(
+    report: FileReport, nests: Sequence[LiftedNest]
+) -> list[tuple[DataRegion, list[LiftedNest]]]:
+    """The data regions that hold some of the nests, and need no others: with those that they hold."""
+    found = []
+    for region in report.data:
+        inside = [n for n in nests if region.span.start <= n.nest.span.start < region.span.end]
+        if inside and not problems_of(region, inside):
+            found.append((region, inside))
+    return found
+
+
+def _data_part(
+    report: FileReport,
+    region: DataRegion,
+    nests: Sequence[LiftedNest],
+    target: str,
+    conditions: Mapping[str, str],
+) -> DataPart:
+    from mdh_lift.gpu_plans import region_part
+
+    begin, end = region_part(region, target).calls
+    needed = [conditions.get(short_name(n.nest.name), "") for n in nests]
+    return DataPart(
+        short_name(region.name),
+        region.span.start + 1,
+        region.span.end - 1,
+        begin,
+        end,
+        " && ".join(dict.fromkeys(f"({c})" for c in needed if c)),
+        data_hash(report.bare.data, region),
+    )
 
 
 def splice_part(

@@ -10,7 +10,9 @@ before    #pragma mdh                    after     #pragma mdh
                                                        ...
 
 and the kernel, likewise marked, before the enclosing function.  Where a nest is several statements, the
-call ends in ``else {`` and a third region, behind them, holds the brace that closes it.  A splice only
+call ends in ``else {`` and a third region, behind them, holds the brace that closes it.  Where arrays stay
+on a device while a statement runs (``#pragma mdh data``), two regions stand inside of its braces; they go
+with any change of the function's nests, since what is there must suit them all.  A splice only
 ever *inserts*: the bytes of the original stand as they were, in their order, so that ``revert`` deletes the
 regions and has the original again, whatever its line endings and encoding.
 
@@ -38,7 +40,7 @@ OFF_SWITCH = "MDH_LIFT_OFF"
 
 _MARKER = re.compile(
     rb"^(?P<indent>(?:\xef\xbb\xbf)?[ \t\f\v]*)"
-    rb"(?P<comment>/\* mdh-lift (?P<edge>begin|end) (?P<name>\S+) (?P<kind>kernel|call|close)"
+    rb"(?P<comment>/\* mdh-lift (?P<edge>begin|end) (?P<name>\S+) (?P<kind>kernel|call|close|enter|leave)"
     rb"(?P<rest>(?: [a-z]+=\S+)*) \*/)"
     rb"[ \t\f\v]*(?P<newline>\r?\n|\r?\Z)",
     re.MULTILINE,
@@ -71,6 +73,26 @@ class SplicePart:
     end: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class DataPart:
+    """What is to be spliced for a data region: statements behind the opening and before the closing brace.
+
+    enter, leave  offsets behind the one and before the other
+    condition     under which the nests inside are what was spliced
+    """
+
+    name: str
+    enter: int
+    leave: int
+    begin: str
+    end: str
+    condition: str = ""
+    source: str = ""
+
+
+DATA_KINDS = ("enter", "leave")
+
+
 def kinds_of_regions(several: bool) -> tuple[str, ...]:
     """The regions of a nest of one or several statements."""
     return ("kernel", "call", "close") if several else ("kernel", "call")
@@ -85,7 +107,7 @@ class Region:
     """
 
     name: str
-    kind: str  # "kernel" | "call" | "close"
+    kind: str  # "kernel" | "call" | "close" | "enter" | "leave"
     span: Span
     marker: Span
     state: str  # "fresh" | "edited" | "damaged"
@@ -211,7 +233,7 @@ def original(data: bytes, names: Collection[str] | None = None) -> Original:
                 region.marker,
                 help="restore the file from version control, or delete the marked lines by hand",
             )
-    spans = tuple(r.span for r in found if marked is None or r.name in marked)
+    spans = tuple(r.span for r in found if marked is None or r.name in marked or _suits(r, marked))
     return Original(apply_edits(data, [Edit(span, b"") for span in spans]), spans)
 
 
@@ -223,7 +245,15 @@ def revert(data: bytes, names: Collection[str] | None = None) -> bytes:
 # --------------------------------------------------------------------------- splicing
 
 
-def splice(data: bytes, parts: Sequence[SplicePart], force: bool = False) -> bytes:
+def _suits(region: Region, names: Collection[str]) -> bool:
+    """Is it one of a data region in a function of these nests?"""
+    functions = {name.partition("::")[0] for name in names}
+    return region.kind in DATA_KINDS and region.name.partition("::")[0] in functions
+
+
+def splice(
+    data: bytes, parts: Sequence[SplicePart], force: bool = False, data_parts: Sequence[DataPart] = ()
+) -> bytes:
     """The file with the parts in place; regions of other nests stay as they are.
 
     Raises ``Refusal`` MDH502 where a region of these nests was edited and ``force`` is not given,
@@ -231,6 +261,7 @@ def splice(data: bytes, parts: Sequence[SplicePart], force: bool = False) -> byt
     """
     names = {region_name(part.name) for part in parts}
     found = regions(data)
+    names |= {r.name for r in found if _suits(r, names)}
     for region in found:
         if region.state == "edited" and region.name in names and not force:
             raise refuse(
@@ -241,6 +272,7 @@ def splice(data: bytes, parts: Sequence[SplicePart], force: bool = False) -> byt
             )
     bare = original(data)
     insertions = _kept(found, names, bare) + [i for part in parts for i in _insertions(bare.data, part)]
+    insertions += [i for part in data_parts for i in _insertions_of_data(bare.data, part)]
     calls = {i.name: i.at for i in insertions if i.kind == "call"}
     insertions.sort(key=lambda i: (i.at, calls.get(i.name, -1)))
     spliced = apply_edits(bare.data, [Edit(Span(i.at, i.at), i.text) for i in insertions])
@@ -284,7 +316,7 @@ def _kept(found: Iterable[Region], names: Collection[str], bare: Original) -> li
 
 def _insertions(data: bytes, part: SplicePart) -> list[_Insertion]:
     name = region_name(part.name)
-    guard = f"#if !defined({OFF_SWITCH}) && ({part.condition})" if part.condition else f"#ifndef {OFF_SWITCH}"
+    guard = _guard(part.condition)
     after = f" {part.after.strip()} " if part.after.strip() else " "
     brace = "" if part.end is None else " {"
     found = [
@@ -298,6 +330,19 @@ def _insertions(data: bytes, part: SplicePart) -> list[_Insertion]:
         at, indent = _line_after(data, part.end), _indent(data, part.nest)
         found.append(_insertion(data, name, "close", at, [guard, "}", "#endif"], part.source, indent))
     return found
+
+
+def _guard(condition: str) -> str:
+    return f"#if !defined({OFF_SWITCH}) && ({condition})" if condition else f"#ifndef {OFF_SWITCH}"
+
+
+def _insertions_of_data(data: bytes, part: DataPart) -> list[_Insertion]:
+    name, guard = region_name(part.name), _guard(part.condition)
+    indent = _indent(data, part.leave) + b"    "
+    at = _line_after(data, part.enter)
+    enter = _insertion(data, name, "enter", at, [guard, part.begin, "#endif"], part.source, indent)
+    leave = _insertion(data, name, "leave", part.leave, [guard, part.end, "#endif"], part.source)
+    return [enter, leave]
 
 
 def _line_after(data: bytes, at: int) -> int:

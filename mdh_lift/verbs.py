@@ -33,6 +33,7 @@ from mdh_lift.version import VERSION
 
 if TYPE_CHECKING:  # what runs code is imported when it is asked for: `check` starts quickly
     from emit.gpu_file import GpuPart
+    from lifter.lift import LiftedNest
     from lowering.device import Device
     from mdh_lift.improve import Improvement
 
@@ -454,10 +455,11 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
         made = _with_neighbours(session, report, settings, made)
         parts = [i.part for i in made if i.part is not None]
         if parts:
-            gpu_parts: dict[str, list[GpuPart]] = {}
+            gpu_parts: dict[str, list[tuple[LiftedNest, GpuPart]]] = {}
             for i in made:
-                if i.gpu_part is not None:
-                    gpu_parts.setdefault(i.target, []).append(i.gpu_part)
+                lifted = report.nest(i.name).lifted
+                if i.gpu_part is not None and lifted is not None:
+                    gpu_parts.setdefault(i.target, []).append((lifted, i.gpu_part))
             splice_parts = partial(pipeline.splice_file, report, parts, settings.force, gpu_parts)
             change = session.attempt(target.path, splice_parts)
             if change is not None:

@@ -257,3 +257,89 @@ def test_candidates_that_spill_are_not_run(tmp_path: Path) -> None:
     assert "over_limits" in done.stderr and "bytes of registers are spilled" in done.stderr
     verified = _gpu(tmp_path, "verify", "--target", "cuda", "f.c", CUDACXX=compiler)
     assert verified.returncode == 0, "slow is not wrong"
+
+
+JACOBI = """\
+#include <stdio.h>
+#include <stdlib.h>
+
+void jacobi(int n, int steps, float A[restrict n][n], float B[restrict n][n])
+{
+#pragma mdh data copy(A) create(B)
+    {
+        for (int t = 0; t < steps; t++) {
+#pragma mdh sizes(n=60)
+            for (int i = 1; i < n - 1; i++)
+                for (int j = 1; j < n - 1; j++)
+                    B[i][j] = 0.25f * (A[i - 1][j] + A[i + 1][j] + A[i][j - 1] + A[i][j + 1]);
+#pragma mdh sizes(n=60)
+            for (int i = 1; i < n - 1; i++)
+                for (int j = 1; j < n - 1; j++)
+                    A[i][j] = B[i][j];
+        }
+    }
+}
+
+int main(void)
+{
+    int n = 50;
+    float (*A)[n] = malloc(sizeof(float[n][n])), (*B)[n] = calloc(n, sizeof(float[n]));
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
+            A[i][j] = (i * 7 + j * 3) % 11;
+    jacobi(n, 100, A, B);
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
+            printf("%.9g ", A[i][j]);
+    return 0;
+}
+"""
+COUNTS = """\
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+#include <stdio.h>
+#define PARAMETERS (cl_command_queue q, cl_mem m, cl_bool b, size_t o, size_t n, POINTER p, cl_uint k, \\
+                    const cl_event *l, cl_event *e)
+static int up, down;
+__attribute__((destructor)) static void told(void) { fprintf(stderr, "up %d down %d", up, down); }
+#define POINTER const void *
+cl_int __real_clEnqueueWriteBuffer PARAMETERS;
+cl_int __wrap_clEnqueueWriteBuffer PARAMETERS { return up++, __real_clEnqueueWriteBuffer(q, m, b, o, n, p, k, l, e); }
+#undef POINTER
+#define POINTER void *
+cl_int __real_clEnqueueReadBuffer PARAMETERS;
+cl_int __wrap_clEnqueueReadBuffer PARAMETERS { return down++, __real_clEnqueueReadBuffer(q, m, b, o, n, p, k, l, e); }
+"""
+
+
+@needs_opencl
+def test_spliced_data_region_copies_once(tmp_path: Path) -> None:
+    """A hundred steps of two nests: what the directive names travels once."""
+    path = _file(tmp_path, JACOBI, "jacobi.c")
+    bare = path.read_bytes()
+    assert _made(tmp_path, "gcc", "-w", "jacobi.c", "-o", "plain").returncode == 0
+    expected = _made(tmp_path, "./plain").stdout
+    done = _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "jacobi.c")
+    assert done.returncode == 0, done.stderr
+    assert "MDH50" not in _gpu(tmp_path, "check", "jacobi.c").stdout
+    _file(tmp_path, COUNTS, "counts.c")
+    wraps = [f"-Wl,--wrap=clEnqueue{x}Buffer" for x in ("Write", "Read")]
+    sources = ["jacobi.c", "jacobi_opencl_mdh.c", "counts.c"]
+    assert _made(tmp_path, "gcc", "-w", *sources, *wraps, "-lOpenCL", "-o", "gpu").returncode == 0
+    ran = _made(tmp_path, "./gpu")
+    assert (ran.stdout, ran.stderr) == (expected, "up 1 down 1")
+    without = _made(tmp_path, "./gpu", MDH_OPENCL_DEVICE="99")
+    assert without.stdout == expected
+    spliced = path.read_text()
+    path.write_text(spliced.replace("copy(A) create(B)", "copy(A, B)"))
+    assert "stale" in _gpu(tmp_path, "status", "jacobi.c").stdout + _gpu(tmp_path, "check", "jacobi.c").stdout
+    path.write_text(spliced)
+    # one of the nests goes: with arrays on the device its original would see old values
+    assert _gpu(tmp_path, "revert", "-w", "jacobi.c::jacobi::1").returncode == 0
+    text = path.read_text()
+    assert "jacobi_0_mdh(" in text and "jacobi_1_mdh(" not in text and "data0_mdh" not in text
+    assert _made(tmp_path, "gcc", "-w", *sources, *wraps, "-lOpenCL", "-o", "gpu").returncode == 0
+    ran = _made(tmp_path, "./gpu")
+    assert (ran.stdout, ran.stderr) == (expected, "up 200 down 100")
+    assert _gpu(tmp_path, "revert", "-w", "jacobi.c").returncode == 0
+    assert path.read_bytes() == bare

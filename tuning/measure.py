@@ -150,6 +150,7 @@ def measure(
     data: str = "exact",
     seed: int = 1,
     wall: float = 0.0,
+    resident: bool = False,
 ) -> Measurement:
     """Original against candidate in several processes (so that address layouts vary too).
 
@@ -170,6 +171,7 @@ def measure(
             data=data,
             seed=seed,
             wall=wall,
+            resident=resident,
         )
         if not ended.ok:
             return ended

@@ -92,6 +92,7 @@ class TuneResult:
 class Settings:
     """How to tune.
 
+    ``resident``: what counts at the end are times with the arrays on the device already (a data region).
     ``style``: data, as in ``verify.cases_for``; ``final_seconds`` and at least ``final_rounds``: the last
     measurement.
     """
@@ -103,6 +104,7 @@ class Settings:
     bitwise: bool = False
     resume: bool = True
     replay: bool = False
+    resident: bool = False
     final_seconds: float = 3.0
     final_rounds: int = 7
     sample_seconds: float = 0.1
@@ -396,6 +398,7 @@ class _Tuner:
             data=_exact_data(s),
             seed=s.seed,
             wall=wall,
+            resident=s.resident,
         )
         return Winner(point, candidate, program, text_hash(candidate), summary, taken)
 
