@@ -227,7 +227,8 @@ def prepare(
     target = target_of(nest, options.target)
     _test_promises(nest)
     wanted = {**kernels.sizes_of(nest.lifted), **(sizes or {})}
-    variables = subjects.repaired(nest.lifted, wanted)
+    stated = sizes or nest.lifted.nest.directive.sizes
+    variables = (subjects.repaired if stated else subjects.fitting)(nest.lifted, wanted)
     if variables is None:
         raise refuse("MDH804", "no sizes were found for which all accesses are inside the arrays",
                      _directive_span(nest),

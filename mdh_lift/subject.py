@@ -382,6 +382,30 @@ def repaired(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
     return None
 
 
+def fitting(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
+    """The sizes, repaired; or smaller ones, where arrays have fixed extents.
+
+    All are halved until the accesses are inside of the arrays, then one after the other is enlarged as far as it
+    may be, up to what it was.  None if that fails.
+    """
+    wanted = {name: int(v) for name, v in sizes.items()}
+    tried = wanted
+    while repaired(lifted, tried) is None:
+        if all(v <= 1 for v in tried.values()):
+            return None
+        tried = {name: max(1, v // 2) if v > 1 else v for name, v in tried.items()}
+    for name in wanted:
+        low, beyond = tried[name], wanted[name] + 1  # the one fits, the other does not or is not wanted
+        while low + 1 < beyond:
+            middle = (low + beyond) // 2
+            if repaired(lifted, {**tried, name: middle}) is None:
+                beyond = middle
+            else:
+                low = middle
+        tried = {**tried, name: low}
+    return repaired(lifted, tried)
+
+
 def work(lifted: LiftedNest, sizes: Sizes) -> float:
     """Points of all programs; infinite where the sizes make no sense together."""
     if element_counts(lifted, sizes) is None:

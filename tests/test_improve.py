@@ -219,7 +219,7 @@ int main(void) { matvec(4, 7, w, M, v); printf("%g\\n", w[0]); return 0; }
 
 
 def test_nest_without_usable_sizes(tmp_path: Path) -> None:
-    _file(tmp_path, "static float a[4];\n" + SAXPY.replace("y[i] = a * x[i] + y[i]", "a4[i] = 2.0f").replace(
+    _file(tmp_path, "static float a[4];\n" + SAXPY.replace("y[i] = a * x[i] + y[i]", "a4[i + 4] = 2.0f").replace(
         "void saxpy(int n, float a, const float *x, float *y)", "void fill(int n)").replace("a4", "a"))
     done = _mdh_lift(tmp_path, "--budget", "0", "f.c")
     assert done.returncode == 1
@@ -316,3 +316,15 @@ int main(void)
     # as it is, or in blocks of iterations: that depends on the machine
     assert re.search(rb"for \(long t(_\d+)? = 0; t(_\d+)? < steps; ", path.read_bytes())
     assert _output(path) == expected
+
+
+def test_sizes_follow_arrays_of_fixed_extents(tmp_path: Path) -> None:
+    """Nothing says how large n and m are; the arrays say how large they may be."""
+    text = "static float a[30][200], s[30];\nvoid rows(int n, int m)\n{\n#pragma mdh\n"
+    text += "    for (int i = 0; i < n; i++)\n        for (int k = 0; k < m; k++)\n            s[i] += a[i][k];\n}\n"
+    _file(tmp_path, text)
+    done = _mdh_lift(tmp_path, "--format", "json", "verify", "f.c")
+    assert done.returncode == 0, done.stderr
+    (nest,) = json.loads(done.stdout)["nests"]
+    assert nest["sizes"] == "m=200,n=30"
+    assert all(int(v) <= 200 for s in nest["verification"]["sizes"] for v in re.findall(r"m=(\d+)", s))
