@@ -385,8 +385,8 @@ def repaired(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
 def fitting(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
     """The sizes, repaired; or smaller ones, where arrays have fixed extents.
 
-    All are halved until the accesses are inside of the arrays, then one after the other is enlarged as far as it
-    may be, up to what it was.  None if that fails.
+    All are halved until the accesses are inside of the arrays, then one after the other is enlarged as far as
+    it may be, up to what it was.  None if that fails.
     """
     wanted = {name: int(v) for name, v in sizes.items()}
     tried = wanted

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,19 +13,22 @@ import pytest
 from frontend_c.preprocess import CompileCommand
 from frontend_c.read import read
 from lifter.lift import LiftedNest, lift
+from lowering.point import Point
 from mdh_core.diagnostics import Refusal
 from mdh_core.source import SourceFile
 from mdh_lift import kernels
 from mdh_lift import subject as subjects
-from mdh_lift.gpu_plans import gpu_plan
+from mdh_lift.gpu_plans import GpuPlan, gpu_plan
 from tests.gpu_emitted import has_opencl_device
 from tests.test_corpus import CORPUS, SOURCES, _nests
 from tuning.harness import Candidate
 from tuning.runner import Limits, Workbench
+from tuning.space import valid_points
 from tuning.toolchain import Toolchain
 from tuning.verify import cases_for, size_ladder, verify
 
 MOST_WORK = 2e6
+CONFIGURATIONS = int(os.environ.get("MDH_GPU_CORPUS_CONFIGURATIONS", "0"))  # random ones per nest
 SIZES = 6
 # an array whose extent the source does not say is indexed with data or under a condition
 NOT_COPIED = {
@@ -47,22 +53,33 @@ def _check(source: str, lifted: LiftedNest, bench: Workbench) -> None:
 def _check_text(text: SourceFile, lifted: LiftedNest, bench: Workbench) -> None:
     usual = kernels.sizes_of(lifted)
     plan = gpu_plan(lifted, "opencl", kernels.parameter_values(lifted, usual))
-    file = plan.file(plan.default)
-    # the original's file has the structure types already
-    code = "\n".join(x for x in file.text.splitlines() if not x.startswith(("typedef struct { ", "struct ")))
-    candidate = Candidate(code, file.call, kernels.after_text(lifted))
-    subject = subjects.subject_of(lifted, text.data, text.path)
-    built = bench.build(subject, candidate)
-    if not built.ok:  # macros that are undefined behind the function
-        expanded = subjects.preprocessed_nest(lifted.nest, text, CompileCommand(directory=str(CORPUS)))
-        subject = subjects.subject_of(lifted, text.data, text.path, expanded)
+    for point in _points(plan):
+        file = plan.file(point)
+        # the original's file has the structure types already
+        code = "\n".join(x for x in file.text.splitlines() if not x.startswith(("typedef struct { ", "struct ")))
+        candidate = Candidate(code, file.call, kernels.after_text(lifted))
+        subject = subjects.subject_of(lifted, text.data, text.path)
         built = bench.build(subject, candidate)
-    assert built.ok, built.reason
-    style = subjects.data_style(lifted)
-    exact = lifted.nest.directive.fp == "exact"
-    cases = cases_for(subject, _sizes(lifted, usual), style=style, seed=1, bitwise=exact)
-    summary = verify(bench, subject, built.data["program"], cases, seconds=120)
-    assert summary.ok, (text.path, summary.outcome)
+        if not built.ok:  # macros that are undefined behind the function
+            expanded = subjects.preprocessed_nest(lifted.nest, text, CompileCommand(directory=str(CORPUS)))
+            subject = subjects.subject_of(lifted, text.data, text.path, expanded)
+            built = bench.build(subject, candidate)
+        assert built.ok, built.reason
+        style = subjects.data_style(lifted)
+        exact = lifted.nest.directive.fp == "exact"
+        cases = cases_for(subject, _sizes(lifted, usual), style=style, seed=1, bitwise=exact)
+        summary = verify(bench, subject, built.data["program"], cases, seconds=120)
+        assert summary.ok, (text.path, point, summary.outcome)
+
+
+def _points(plan: GpuPlan) -> Iterator[Point]:
+    """The default, and some that a search may try."""
+    yield plan.default
+    if not plan.space.parameters:
+        return
+    rng = random.Random(plan.name)
+    for _ in range(CONFIGURATIONS):
+        yield next(valid_points(plan.space, rng))
 
 
 OWN = {
