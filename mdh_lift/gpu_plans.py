@@ -175,7 +175,8 @@ def gpu_plan(
 
 def _external(path: str, function: str, label: str) -> str:
     stem = Path(path).stem
-    return kernels.kernel_name(function if stem in ("", function) else f"{stem}_{function}", label)
+    name = kernels.kernel_name(function if stem in ("", function) else f"{stem}_{function}", label)
+    return name if name[0].isalpha() else f"mdh_{name}"  # `2mm.c`; and C keeps what begins with `_`
 
 
 def _plainest(name: str, values: tuple[int | str, ...]) -> int | str:

@@ -550,9 +550,13 @@ def macros_of(report: FileReport) -> frozenset[str]:
 
 
 def lines_of(report: FileReport, nest: NestReport) -> str:
-    """``gemm.c:12-18``, without directories, so that the text does not depend on where the file lies."""
+    """``gemm.c:12-18``, without directories, so that the text does not depend on where the file lies.
+
+    Bytes of the name that are no UTF-8 are left to the reader's guess: this goes into text.
+    """
     assert nest.lifted is not None
     text = SourceFile(report.source.path, report.bare.data)
     span = nest.lifted.nest.span
     first, last = (text.line_col(at)[0] for at in (span.start, span.end - 1))
-    return f"{Path(report.source.path).name}:{first}-{last}"
+    name = Path(report.source.path).name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return f"{name}:{first}-{last}"

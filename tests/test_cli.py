@@ -604,6 +604,17 @@ def test_emit_for_a_device(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("emit", "good.c", "--target", "cuda", "--device", "h900").exit_code == 2
 
 
+def test_emit_for_a_gpu_from_files_of_any_name(tree: Path) -> None:
+    """Functions that other files see are called after the file: a name for C, that text can hold."""
+    for name, function in ((b"2mm.c", "mdh_2mm_"), (b"caf\xe9.c", "caf_"), (b"\xc3\xa9t\xc3\xa9.c", "mdh__t_")):
+        path = Path(os.fsdecode(name))
+        path.write_bytes((tree / "good.c").read_bytes())
+        done = run("emit", str(path), "--target", "cuda")
+        assert done.exit_code == 0
+        assert f'extern "C" int {function}' in done.stdout
+        assert done.stdout.encode()
+
+
 def test_emit_for_a_gpu(tree: Path) -> None:
     """The file, its header and the call; arrays of unknown extent are a diagnostic."""
     for target, words in (
