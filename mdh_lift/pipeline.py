@@ -386,7 +386,9 @@ def _orphans(source: SourceFile, found: Sequence[Region], known: set[str]) -> li
 
 def _stale(source: SourceFile, region: Region, reason: str) -> Finding:
     headline = f"splice of `{region.name}` is stale: {reason}"
-    again, drop = f"mdh-lift -w {source.path}", f"mdh-lift revert -w {source.path}::{region.name}"
+    own = [r for r in regions(source.data) if r.name == region.name]
+    target = "".join(f"--target {kind} " for kind in sorted(set(beside.included(own).values())))
+    again, drop = f"mdh-lift -w {target}{source.path}", f"mdh-lift revert -w {source.path}::{region.name}"
     advice = f"`{again}` makes it again, `{drop}` drops it"
     return _about(source, region, "MDH501", headline, advice)
 

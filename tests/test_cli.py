@@ -594,8 +594,10 @@ def test_emit_for_a_device(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert threads() == threads("--device", "opencl") == "256"
     tiny = replace(DEVICES["opencl"], block_threads=32)
-    monkeypatch.setattr("tuning.devices.opencl_devices", lambda: [tiny])
+    monkeypatch.setattr("tuning.devices.opencl_devices", lambda: [tiny, DEVICES["opencl"]])
     assert threads("--device", "this") == "32"
+    monkeypatch.setenv("MDH_OPENCL_DEVICE", "1")
+    assert threads("--device", "this") == "256", "the device that the emitted file takes"
     monkeypatch.setattr("tuning.devices.cuda_device", lambda: None)
     done = run("emit", "good.c", "--target", "cuda", "--device", "this")
     assert done.exit_code == 2 and "no device for cuda" in done.stderr

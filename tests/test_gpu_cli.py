@@ -244,9 +244,13 @@ def test_generated_files_are_watched(tmp_path: Path) -> None:
     edited = _gpu(tmp_path, "check", "f.c")
     assert edited.returncode == 1 and "`f_opencl_mdh.h` was edited" in edited.stdout + edited.stderr
     refused = _gpu(tmp_path, "splice", "--target", "opencl", "-w", "f.c")
-    assert refused.returncode == 1 and header.read_bytes() == made + b"/* mine */\n"
+    assert refused.returncode == 1 and "MDH502" in refused.stderr
+    assert header.read_bytes() == made + b"/* mine */\n"
     assert _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "f.c").returncode == 0
     assert header.read_bytes() == made and path.read_bytes() == spliced
+    path.write_bytes(spliced.replace(b"a[i][k] * a[i][k]", b"a[i][k]"))
+    assert "`mdh-lift -w --target opencl f.c` makes it again" in _gpu(tmp_path, "check", "f.c").stdout
+    path.write_bytes(spliced)
     (tmp_path / "f_opencl_mdh.c").unlink()
     stale = _gpu(tmp_path, "status", "f.c")
     assert stale.returncode == 1 and "stale" in stale.stdout
