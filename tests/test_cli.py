@@ -10,7 +10,6 @@ import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -67,8 +66,8 @@ def run(*arguments, input=None):  # noqa: A002
 def hand_made(report, nest, options=None, stage="all", tell=None, **rest):
     """An improvement that nothing had to be run for."""
     stem = pipeline.short_name(nest.name).replace("::", "_") + "_mdh"
-    kernel = SimpleNamespace(text=f"static int {stem}(void)\n{{\n    return 0;\n}}", call=f"{stem}()")
-    part = pipeline.splice_part(report, nest.lifted.nest, kernel)
+    kernel = f"static int {stem}(void)\n{{\n    return 0;\n}}"
+    part = pipeline.splice_part(report, nest.lifted.nest, kernel, f"{stem}()")
     speedup = Ratio(4.0, 3.5, 4.5)
     return improve.Improvement(
         nest.name,
@@ -625,7 +624,7 @@ def test_emit_for_a_gpu(tree: Path) -> None:
     ):
         done = run("emit", "good.c", "--target", target)
         assert done.exit_code == 0, done.stderr
-        assert all(w in done.stdout for w in (*words, "if (scale_0_mdh("))
+        assert all(w in done.stdout for w in (*words, "if (good_scale_0_mdh("))
     (tree / "gather.c").write_text(
         "void g(int n, const float *restrict x, const int *restrict at, float *restrict y)\n{\n#pragma mdh\n"
         "    for (int i = 0; i < n; i++) y[i] = x[at[i]];\n}\n"
@@ -648,6 +647,12 @@ def test_emit_for_a_gpu(tree: Path) -> None:
         done = run("emit", "product.c", "--target", "cuda", "--config", "swizzle.json")
         assert done.exit_code == code, swizzle
         assert ("swizzles are bijections" in done.stderr) == ("MDH608" in done.stderr) == bool(code)
+    (tree / "row.json").write_text(
+        json.dumps({"instruction": "mma_m8n8k4_f64", "threads_i": 8, "threads_j": 4, "rows_i": 1, "rows_j": 2})
+    )
+    (tree / "doubles.c").write_text((tree / "product.c").read_text().replace("float", "double"))
+    done = run("emit", "doubles.c", "--target", "cuda", "--config", "row.json")
+    assert done.exit_code == 0 and "mma.sync" in done.stdout
     (tree / "row.json").write_text('{"instruction": "mma_of_nobody"}')
     done = run("emit", "product.c", "--target", "cuda", "--config", "row.json")
     assert (done.exit_code, "MDH608" in done.stderr) == (1, True)
