@@ -70,7 +70,8 @@ class _ScanOnDevice(_OnDevice):
     def total_of_chunk(self, at: _Place, totals: list[str]) -> None:
         self._bounds(CHUNK, at.inner)
         carry = self._fresh()
-        self._sequence(carry, "start", "end", "start", store=False, seeded=True)
+        start, end = self._ends_of_block
+        self._sequence(carry, start, end, start, store=False, seeded=True)
         self.out.add(*(f"{t}[{at.number}] = {c};" for t, c in zip(totals, carry, strict=True)))
 
     def _ends(self, at: _Place, chunks: str) -> tuple[str, str]:
@@ -100,7 +101,7 @@ class _ScanOnDevice(_OnDevice):
 
     def chunk(self, at: _Place, totals: list[str]) -> None:
         self._bounds(CHUNK, at.inner)
-        self._sequence(self._carries(totals, at.number), "start", "end", "0")
+        self._sequence(self._carries(totals, at.number), *self._ends_of_block, "0")
 
 
 class _LinearOnDevice(LinearText, _OnDevice):

@@ -144,11 +144,9 @@ _KEYWORDS = frozenset(
         "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
         "extern", "float", "for", "goto", "if", "inline", "int", "long", "register", "restrict", "return",
         "short", "signed", "sizeof", "static", "struct", "switch", "typedef", "union", "unsigned", "void",
-        "volatile", "while", "start", "end",
+        "volatile", "while",
     }
 )  # fmt: skip
-
-WRITTEN_OUT = frozenset({"start", "end"})  # variables of kernels that always have these names
 
 
 # --------------------------------------------------------------------------- sizes

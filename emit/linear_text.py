@@ -75,7 +75,7 @@ class LinearText(ScanText):
                 first,
                 end,
                 lambda group, start: self._maps(maps, group, [start, f"{start} + {block}"], CHAINS, block),
-                lambda b: self._maps(maps, b, ["start", "end"], 1, block),
+                lambda b: self._maps(maps, b, list(self._ends_of_block), 1, block),
             )
             self.out.add("#pragma omp single")
             self._from_block_to_block(first, end, maps, carry)
@@ -136,7 +136,7 @@ class LinearText(ScanText):
                 with self.out.block(f"if (!({usable}))"):
                     self._bounds(block, b)
                     self.out.add(f"{behind} = {before};")
-                    self._sequence([behind], "start", "end", "0", store=False)
+                    self._sequence([behind], *self._ends_of_block, "0", store=False)
             self.out.add(f"{before} = {behind};")
 
     def _usable(self, factor: str, term: str, before: str, behind: str) -> list[str]:

@@ -27,7 +27,6 @@ from emit.host_text import (
 )
 from emit.host_tiles_text import HostTilesText, by_one_thread
 from emit.interface_text import (
-    WRITTEN_OUT,
     address,
     argument,
     depth_of,
@@ -115,7 +114,6 @@ class _Body:
     def __init__(self, request: KernelRequest, steps: tuple[Step, ...]) -> None:
         self.machine = request.machine
         self.steps = steps
-        self.renamed = sorted(WRITTEN_OUT & request.taken)
         self.configurations = iter(request.configurations)
         self.host_tiles = iter(request.host_tiles)
         self.regions = iter(request.regions)
@@ -130,9 +128,6 @@ class _Body:
     def write(self) -> None:
         self._steps(self.steps, ())
         assert next(self.configurations, None) is None, "one configuration per program"
-        for word in self.renamed:
-            name = self.names.new(word)
-            self.body.rows = [re.sub(rf"(?<![.>\w]){word}\b", name, row) for row in self.body.rows]
 
     def _steps(self, steps: tuple[Step, ...], loops: Loops) -> None:
         for s in steps:

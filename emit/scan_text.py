@@ -248,7 +248,8 @@ class ScanText:
                 own = [names.new("carry") for _ in self.types]
                 for k, (name, t) in enumerate(zip(own, self.types, strict=True)):
                     self.out.add(f"{c_type(t)} {name} = {self._neutral(k)};")
-                self._sequence(own, "start", "end", "start", store=False, seeded=self.starts_neutral)
+                start, behind = self._ends_of_block
+                self._sequence(own, start, behind, start, store=False, seeded=self.starts_neutral)
                 for total, c in zip(totals, own, strict=True):
                     self.out.add(f"{total}[{b}] = {c};")
             self.out.add("#pragma omp single")
@@ -289,8 +290,15 @@ class ScanText:
             yield first, end
 
     def _bounds(self, block: int, b: str) -> None:
-        n = size_name(self.scan.dim)
-        self.out.add(f"const long start = {b}*{block}, end = start + {block} < {n} ? start + {block} : {n};")
+        n, (start, end) = size_name(self.scan.dim), self._ends_of_block
+        self.out.add(
+            f"const long {start} = {b}*{block}, {end} = {start} + {block} < {n} ? {start} + {block} : {n};"
+        )
+
+    @functools.cached_property
+    def _ends_of_block(self) -> tuple[str, str]:
+        """What the ends of a block are called wherever it goes through one."""
+        return self.context.names.new("start"), self.context.names.new("end")
 
     def _block_values(self, block: int, wishes: list[str]) -> tuple[str, list[str]]:
         """The name of the number of blocks, and arrays with a value of each component per block."""
@@ -309,7 +317,7 @@ class ScanText:
             self._side_by_side(block, CHAINS, group, start, totals)
 
         def alone(b: str) -> None:
-            self._sequence(self._carries(totals, b), "start", "end", "0")
+            self._sequence(self._carries(totals, b), *self._ends_of_block, "0")
 
         self._over_blocks(block, first, end, together, alone, waits=False)
         if self.masks:
@@ -322,7 +330,7 @@ class ScanText:
         """A wave's blocks on threads, ``CHAINS`` whole ones side by side, as each waits for its sums.
 
         together  writes the code for whole blocks, given the texts of the first one's number and first point
-        alone     for one block, from ``start`` to ``end``, given the text of its number
+        alone     for one block, from its start to its end, given the text of its number
         """
         names, n = self.context.names, size_name(self.scan.dim)
         chains = 1 if self.program.hom.scalar.body or self.in_vectors else CHAINS

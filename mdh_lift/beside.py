@@ -34,7 +34,7 @@ _SUFFIXES = (".cu", ".c", ".h", ".mk")
 
 
 def file_name(source: str, target: str) -> str:
-    """``gemm_cuda_mdh``: of the files, without suffix; a C identifier."""
+    """``gemm_cuda_mdh``: of the files, without suffix; letters, digits and `_`."""
     return re.sub(r"\W", "_", f"{Path(source).stem}_{target}_mdh", flags=re.ASCII)
 
 

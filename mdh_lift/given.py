@@ -3,7 +3,7 @@
     {"rows_i": 4, "threads": "i,j"}  ->  a point; else ``ConfigurationError``, which names the parameter
 
 What is known of a parameter are its values in the search space of each program of the nest.  Numbers need not
-be among them (a search tries some, any count of rows is right), words do.
+be among them (a search tries some, any count of rows is right), words do, but for swizzles and instructions.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from mdh_lift.gpu_plans import GpuPlan
 from mdh_lift.kernels import Plan
 
 _DIMENSIONS = {"threads": "", "vector": "-", "fast": None}  # words are dimensions, or this one
+_RULED = ("swizzle", "instruction")  # words that the rules of a GPU judge (MDH608), as there are many
 _SWITCHES = ("share", "turn", "past", "fuse", "region", "order")  # no value beyond those of the space
 _Known = dict[str, tuple[Value, ...]]
 
@@ -55,6 +56,8 @@ def _known(plan: Plan | GpuPlan) -> _Known:
     found: _Known = {}
     parameters = [p for s in spaces for p in s.parameters]
     parameters += [(n, (v,)) for n, v in plan.default.items()]
+    if isinstance(plan, GpuPlan):
+        parameters.append(("instruction", ("",)))  # is not searched
     for name, values in parameters:
         base = _base(name)
         of_base[base] = (*of_base.get(base, ()), *values)
@@ -77,6 +80,8 @@ def _problem(name: str, value: object, known: tuple[Value, ...], dims: set[str])
     if isinstance(known[0], str):
         if not isinstance(value, str):
             return "which is no text"
+        if word in _RULED:
+            return ""
         allowed = {str(v) for v in known}
         if word in _DIMENSIONS:
             plain = _DIMENSIONS[word]

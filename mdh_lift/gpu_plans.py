@@ -106,7 +106,7 @@ class GpuPlan:
             file, begin, end = self.file(point), "", ""
         else:
             part = self.part(point, described=False)
-            addresses = {b.name: b.base or b.name for b in self.lifted.nest.buffers}
+            addresses = _addresses(self.lifted)
             arrays = [RegionArray(m.name, addresses[m.name], "copy") for m in part.memory if m.host]
             region = RegionPart(f"{part.name}_times", part.title, tuple(arrays))
             file = gpu_file(part.name, [part], self.target, [region])
@@ -175,7 +175,8 @@ def gpu_plan(
 
 def _external(path: str, function: str, label: str) -> str:
     stem = Path(path).stem
-    return kernels.kernel_name(function if stem in ("", function) else f"{stem}_{function}", label)
+    name = kernels.kernel_name(function if stem in ("", function) else f"{stem}_{function}", label)
+    return name if name[0].isalpha() else f"mdh_{name}"  # `2mm.c`; and C keeps what begins with `_`
 
 
 def _plainest(name: str, values: tuple[int | str, ...]) -> int | str:
@@ -206,7 +207,12 @@ def region_part(region: DataRegion, target: str) -> RegionPart:
 
 def on_device(lifted: LiftedNest) -> NestOnDevice:
     """What a data region must know of a nest that a GPU runs."""
-    placed = list(leaves(lifted.program))
-    bases = {b.name: b.base or b.name for leaf, _ in placed for b in leaf.buffers}
-    words = (re.findall(r"[A-Za-z_]\w*", bases[name]) for name in written_buffers(placed) if name in bases)
+    bases = _addresses(lifted)
+    written = written_buffers(list(leaves(lifted.program)))
+    words = (re.findall(r"[A-Za-z_]\w*", bases[name]) for name in written if name in bases)
     return NestOnDevice(lifted.nest.span, frozenset(w for found in words for w in found))
+
+
+def _addresses(lifted: LiftedNest) -> dict[str, str]:
+    """C text of where each array is, and each scalar that is written."""
+    return {b.name: b.base or b.name for leaf, _ in leaves(lifted.program) for b in leaf.buffers}

@@ -386,7 +386,9 @@ def _orphans(source: SourceFile, found: Sequence[Region], known: set[str]) -> li
 
 def _stale(source: SourceFile, region: Region, reason: str) -> Finding:
     headline = f"splice of `{region.name}` is stale: {reason}"
-    again, drop = f"mdh-lift -w {source.path}", f"mdh-lift revert -w {source.path}::{region.name}"
+    own = [r for r in regions(source.data) if r.name == region.name]
+    target = "".join(f"--target {kind} " for kind in sorted(set(beside.included(own).values())))
+    again, drop = f"mdh-lift -w {target}{source.path}", f"mdh-lift revert -w {source.path}::{region.name}"
     advice = f"`{again}` makes it again, `{drop}` drops it"
     return _about(source, region, "MDH501", headline, advice)
 
@@ -550,9 +552,13 @@ def macros_of(report: FileReport) -> frozenset[str]:
 
 
 def lines_of(report: FileReport, nest: NestReport) -> str:
-    """``gemm.c:12-18``, without directories, so that the text does not depend on where the file lies."""
+    """``gemm.c:12-18``, without directories, so that the text does not depend on where the file lies.
+
+    Bytes of the name that are no UTF-8 are left to the reader's guess: this goes into text.
+    """
     assert nest.lifted is not None
     text = SourceFile(report.source.path, report.bare.data)
     span = nest.lifted.nest.span
     first, last = (text.line_col(at)[0] for at in (span.start, span.end - 1))
-    return f"{Path(report.source.path).name}:{first}-{last}"
+    name = Path(report.source.path).name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return f"{name}:{first}-{last}"

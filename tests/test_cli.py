@@ -10,7 +10,6 @@ import sys
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -67,8 +66,8 @@ def run(*arguments, input=None):  # noqa: A002
 def hand_made(report, nest, options=None, stage="all", tell=None, **rest):
     """An improvement that nothing had to be run for."""
     stem = pipeline.short_name(nest.name).replace("::", "_") + "_mdh"
-    kernel = SimpleNamespace(text=f"static int {stem}(void)\n{{\n    return 0;\n}}", call=f"{stem}()")
-    part = pipeline.splice_part(report, nest.lifted.nest, kernel)
+    kernel = f"static int {stem}(void)\n{{\n    return 0;\n}}"
+    part = pipeline.splice_part(report, nest.lifted.nest, kernel, f"{stem}()")
     speedup = Ratio(4.0, 3.5, 4.5)
     return improve.Improvement(
         nest.name,
@@ -594,14 +593,27 @@ def test_emit_for_a_device(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert threads() == threads("--device", "opencl") == "256"
     tiny = replace(DEVICES["opencl"], block_threads=32)
-    monkeypatch.setattr("tuning.devices.opencl_devices", lambda: [tiny])
+    monkeypatch.setattr("tuning.devices.opencl_devices", lambda: [tiny, DEVICES["opencl"]])
     assert threads("--device", "this") == "32"
+    monkeypatch.setenv("MDH_OPENCL_DEVICE", "1")
+    assert threads("--device", "this") == "256", "the device that the emitted file takes"
     monkeypatch.setattr("tuning.devices.cuda_device", lambda: None)
     done = run("emit", "good.c", "--target", "cuda", "--device", "this")
     assert done.exit_code == 2 and "no device for cuda" in done.stderr
     done = run("emit", "good.c", "--device", "h200")
     assert done.exit_code == 2 and "--target cuda" in done.stderr
     assert run("emit", "good.c", "--target", "cuda", "--device", "h900").exit_code == 2
+
+
+def test_emit_for_a_gpu_from_files_of_any_name(tree: Path) -> None:
+    """Functions that other files see are called after the file: a name for C, that text can hold."""
+    for name, function in ((b"2mm.c", "mdh_2mm_"), (b"caf\xe9.c", "caf_"), (b"\xc3\xa9t\xc3\xa9.c", "mdh__t_")):
+        path = Path(os.fsdecode(name))
+        path.write_bytes((tree / "good.c").read_bytes())
+        done = run("emit", str(path), "--target", "cuda")
+        assert done.exit_code == 0
+        assert f'extern "C" int {function}' in done.stdout
+        assert done.stdout.encode()
 
 
 def test_emit_for_a_gpu(tree: Path) -> None:
@@ -612,7 +624,7 @@ def test_emit_for_a_gpu(tree: Path) -> None:
     ):
         done = run("emit", "good.c", "--target", target)
         assert done.exit_code == 0, done.stderr
-        assert all(w in done.stdout for w in (*words, "if (scale_0_mdh("))
+        assert all(w in done.stdout for w in (*words, "if (good_scale_0_mdh("))
     (tree / "gather.c").write_text(
         "void g(int n, const float *restrict x, const int *restrict at, float *restrict y)\n{\n#pragma mdh\n"
         "    for (int i = 0; i < n; i++) y[i] = x[at[i]];\n}\n"
@@ -635,6 +647,12 @@ def test_emit_for_a_gpu(tree: Path) -> None:
         done = run("emit", "product.c", "--target", "cuda", "--config", "swizzle.json")
         assert done.exit_code == code, swizzle
         assert ("swizzles are bijections" in done.stderr) == ("MDH608" in done.stderr) == bool(code)
+    (tree / "row.json").write_text(
+        json.dumps({"instruction": "mma_m8n8k4_f64", "threads_i": 8, "threads_j": 4, "rows_i": 1, "rows_j": 2})
+    )
+    (tree / "doubles.c").write_text((tree / "product.c").read_text().replace("float", "double"))
+    done = run("emit", "doubles.c", "--target", "cuda", "--config", "row.json")
+    assert done.exit_code == 0 and "mma.sync" in done.stdout
     (tree / "row.json").write_text('{"instruction": "mma_of_nobody"}')
     done = run("emit", "product.c", "--target", "cuda", "--config", "row.json")
     assert (done.exit_code, "MDH608" in done.stderr) == (1, True)

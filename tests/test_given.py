@@ -96,7 +96,7 @@ def test_words_and_switches(
     ("target", "point"),
     [
         ("openmp", {"threads": "", "block_i": 7}), ("openmp", {"threads": "i,k"}), ("cuda", {"threads_i": 24}),
-        ("opencl", {"threads_i": 8, "fast": "k"}),
+        ("opencl", {"threads_i": 8, "fast": "k"}), ("cuda", {"instruction": "fma_float"}),
     ],
 )  # fmt: skip
 def test_values_need_not_be_those_of_a_search(

@@ -49,6 +49,31 @@ def test_verify(target: str, tmp_path: Path) -> None:
     assert nest["certificate"]["holds"] is False
 
 
+SCALAR = """\
+int prefix(int n, const int *restrict start, int *restrict end)
+{
+    int carry = 0;
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        carry += start[i];
+        end[i] = carry;
+    }
+    return carry;
+}
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS[:1])  # CUDA on the CPU takes most of a minute
+def test_scalar_of_the_function_is_a_result(target: str, tmp_path: Path) -> None:
+    """Its address is found, and arrays called as variables of kernels are no trouble."""
+    _file(tmp_path, SCALAR)
+    done = _gpu(tmp_path, "--format", "json", "verify", "--target", target, "f.c")
+    assert done.returncode == 0, done.stderr
+    (nest,) = json.loads(done.stdout)["nests"]
+    checked = nest["verification"]
+    assert checked["outcome"] == "ok" and checked["handled"] == checked["cases"]
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_wrong_code_is_a_wrong_result(target: str, tmp_path: Path) -> None:
     """A compiler that takes a product for a sum."""
@@ -219,9 +244,13 @@ def test_generated_files_are_watched(tmp_path: Path) -> None:
     edited = _gpu(tmp_path, "check", "f.c")
     assert edited.returncode == 1 and "`f_opencl_mdh.h` was edited" in edited.stdout + edited.stderr
     refused = _gpu(tmp_path, "splice", "--target", "opencl", "-w", "f.c")
-    assert refused.returncode == 1 and header.read_bytes() == made + b"/* mine */\n"
+    assert refused.returncode == 1 and "MDH502" in refused.stderr
+    assert header.read_bytes() == made + b"/* mine */\n"
     assert _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "f.c").returncode == 0
     assert header.read_bytes() == made and path.read_bytes() == spliced
+    path.write_bytes(spliced.replace(b"a[i][k] * a[i][k]", b"a[i][k]"))
+    assert "`mdh-lift -w --target opencl f.c` makes it again" in _gpu(tmp_path, "check", "f.c").stdout
+    path.write_bytes(spliced)
     (tmp_path / "f_opencl_mdh.c").unlink()
     stale = _gpu(tmp_path, "status", "f.c")
     assert stale.returncode == 1 and "stale" in stale.stdout

@@ -256,6 +256,24 @@ void scan(int n, double *x, double *y)
     assert done.stdout.count("verified") == 2
 
 
+def test_arrays_may_have_the_names_of_a_kernels_own_variables(tmp_path: Path) -> None:
+    scan = """
+void scan(int n, const int *restrict start, int *restrict end)
+{
+    int carry = 0;
+#pragma mdh
+    for (int b = 0; b < n; b++) {
+        carry += start[b];
+        end[b] = carry;
+    }
+}
+"""
+    _file(tmp_path, scan)
+    done = _mdh_lift(tmp_path, "verify", "f.c")
+    assert done.returncode == 0, done.stderr
+    assert "verified" in done.stdout
+
+
 ELIMINATION = """\
 #include <math.h>
 void cholesky(int n, double A[restrict n][n])

@@ -916,6 +916,13 @@ def entry(size_class: str = "n=1024", **change) -> lock.Entry:
     return lock.Entry(**{**values, **change})
 
 
+def test_lock_of_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
+    path, name = tmp_path / lock.NAME, "caf\udce9.c::f::0"
+    assert lock.update(path, [entry(nest=name)])
+    assert list(lock.read(path)["nests"]) == [name]
+    assert path.read_bytes().decode("utf-8")
+
+
 def test_lock_is_deterministic_and_atomic(tmp_path: Path) -> None:
     path = tmp_path / lock.NAME
     assert lock.update(path, [entry(), entry("n=7"), entry(nest="a.c::f::0")])

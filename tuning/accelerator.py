@@ -139,9 +139,8 @@ def _environment(target: str) -> dict[str, str]:
 
 def with_limits(by: Accelerator) -> Accelerator:
     """With the limits of the device that a program will find; where it cannot be asked, of a usual one."""
-    number = os.environ.get("MDH_OPENCL_DEVICE", "0") if by.target == "opencl" else "0"
     usual = H100 if by.target == "cuda" else GENERIC_OPENCL
-    return replace(by, limits=_described(by.target, int(number) if number.isdigit() else 0) or usual)
+    return replace(by, limits=_described(by.target, devices.asked_number()) or usual)
 
 
 _described = cache(devices.this_device)

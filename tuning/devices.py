@@ -9,6 +9,7 @@ raises.  Tests run the programs where they can (PoCL is an OpenCL device) and pa
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -100,8 +101,14 @@ def opencl_devices(compiler: str = "gcc") -> list[Device]:
     return [described_opencl(row) for row in _answers(OPENCL_PROGRAM, "query.c", [compiler], ["-lOpenCL"])]
 
 
+def asked_number() -> int:
+    """The number of the OpenCL device that emitted files take: of MDH_OPENCL_DEVICE."""
+    asked = os.environ.get("MDH_OPENCL_DEVICE", "")
+    return int(asked) if asked.isdecimal() else 0
+
+
 def this_device(target: str, number: int = 0) -> Device | None:
-    """The device of this machine that a file for ``target`` ("cuda", "opencl") runs on."""
+    """The device of this machine that a file for ``target`` runs on: "cuda", or "opencl" with its number."""
     if target == "cuda":
         return cuda_device()
     found = opencl_devices()
@@ -174,7 +181,7 @@ def device_named(name: str, target: str) -> Device | None:
 
     Raises ``KeyError`` for a name that nothing has.
     """
-    return this_device(target) if name == "this" else DEVICES[name]
+    return this_device(target, asked_number()) if name == "this" else DEVICES[name]
 
 
 def _answers(
@@ -213,5 +220,5 @@ def _run(words: Sequence[str], seconds: float) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-__all__ = ["cuda_device", "described_by_name", "described_cuda", "described_opencl", "device_named",
-           "opencl_devices", "this_device"]  # fmt: skip
+__all__ = ["asked_number", "cuda_device", "described_by_name", "described_cuda", "described_opencl",
+           "device_named", "opencl_devices", "this_device"]  # fmt: skip

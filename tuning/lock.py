@@ -111,7 +111,7 @@ def render(lock: Lock) -> str:
 
 def write(path: Path, lock: Lock) -> bool:
     """Replace the file atomically; False (and nothing touched) where it already holds these bytes."""
-    data = render(lock).encode()
+    data = render(lock).encode("utf-8", "backslashreplace")  # names that are no UTF-8: as JSON escapes them
     with contextlib.suppress(OSError):
         if path.read_bytes() == data:
             return False

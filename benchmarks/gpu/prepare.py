@@ -21,7 +21,7 @@ from lowering.machine import CUDA
 from lowering.parameters import why_not_legal
 from lowering.space import Space
 from mdh_core.diagnostics import Refusal
-from mdh_lift import improve, kernels
+from mdh_lift import kernels
 from mdh_lift.gpu_plans import GpuPlan, gpu_plan
 from mdh_lift.pipeline import macros_of
 from tuning.harness import Candidate, subject_text
@@ -52,7 +52,7 @@ def _prepared(case: Case, directory: Path, device: Device, points: int, seed: in
     work, folder = found.work, directory / case.name
     folder.mkdir(exist_ok=True)
     (folder / "spec").write_text(found.spec(CORES))
-    on_processors = improve.candidate(work.plan, work.plan.default)
+    on_processors = work.plan.candidate(work.plan.default)
     (folder / "reference.c").write_bytes(subject_text(work.subject, on_processors))
     lifted = work.nest.lifted
     assert lifted is not None
