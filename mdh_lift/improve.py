@@ -251,6 +251,7 @@ def prepare(
         plan = gpu_plan(nest.lifted, target, params, lines, known, by.limits)
         chosen = plan.configurations(plan.default)
         _test_legality(nest, nest.lifted.programs, chosen, MODELS[target])
+        plan.part(plan.default)  # what cannot be emitted at all is told here, with its place
     jobs = options.config.tune.jobs or machine.cores
     bench = Workbench(toolchain, limits, threads=machine.cores, jobs=jobs)
     subject = subjects.subject_of(nest.lifted, report.bare.data, report.source.path)

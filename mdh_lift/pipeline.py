@@ -536,14 +536,20 @@ def spliced_names(path: str, selects: Callable[[str], bool]) -> list[str]:
 
 
 def target_of(nest: NestReport, asked: str = "") -> str:
-    """The target that was asked for, or the first of the directive's clause.  Raises MDH411."""
+    """The target that was asked for, or that it is spliced for, or the first of the directive's clause.
+
+    Raises MDH411.
+    """
     own = nest.lifted.nest.directive.targets if nest.lifted is not None else ()
     if asked and own and asked not in own:
         assert nest.lifted is not None
         span = NO_SPAN if nest.regions else nest.lifted.nest.directive_span  # regions shift it
         raise refuse("MDH411", f"target `{asked}` is not among those of the nest", span,
                      help=f"add `{asked}` to the clause `target({', '.join(own)})`")  # fmt: skip
-    return asked or (own[0] if own else "openmp")
+    if asked:
+        return asked
+    spliced = [t for t in beside.included(nest.regions).values() if not own or t in own]
+    return spliced[0] if spliced else own[0] if own else "openmp"
 
 
 def macros_of(report: FileReport) -> frozenset[str]:

@@ -157,7 +157,15 @@ def show(session: Session, paths: Sequence[str], form: str, stage: str) -> int:
 
 
 def status(session: Session, paths: Sequence[str]) -> int:
-    nests = [n for _, _, found in reports_of(session, paths) for n in found]
+    nests: list[NestReport] = []
+    beyond: list[str] = []  # what is wrong with data regions, and with splices that have no nest
+    for target, report, found in reports_of(session, paths):
+        nests += found
+        told = () if target.function else report.findings
+        beyond += [
+            f"{f.diagnostic.code} {f.diagnostic.message}"
+            for f in told if f.diagnostic.severity == "error" and f.diagnostic.code in _OF_SPLICES
+        ]  # fmt: skip
     width = max((len(n.name) for n in nests), default=0)
     for nest in nests:
         codes = sorted({f.diagnostic.code for f in nest.findings if f.diagnostic.severity == "error"})
@@ -166,12 +174,17 @@ def status(session: Session, paths: Sequence[str]) -> int:
             _splice_words(nest),
         ]
         session.result(f"{nest.name:<{width}}  {', '.join(words)}{'  ' + ' '.join(codes) if codes else ''}\n")
-    stale = [n for n in nests if n.splice_state in ("stale", "edited")]
+    for line in beyond:
+        session.result(f"{line}\n")
+    stale = bool(beyond) or any(n.splice_state in ("stale", "edited") for n in nests)
     content = content_of(session, nests)
     if session.for_people:
         session.findings = [f for f in session.findings if f.diagnostic.exit_status >= 2]
     session.statuses.append(1 if stale else 0)
     return session.finish(content)
+
+
+_OF_SPLICES = ("MDH418", "MDH419", "MDH501", "MDH502")
 
 
 def _splice_words(nest: NestReport) -> str:

@@ -193,6 +193,39 @@ int main(void)
 """
 
 
+THREADS = """\
+#include <pthread.h>
+#include <stdio.h>
+#include "two_opencl_mdh.h"
+
+static pthread_barrier_t together;
+
+static void *summed(void *unused)
+{
+    float a[300][200], s[300] = {0};
+    for (int i = 0; i < 300; i++)
+        for (int k = 0; k < 200; k++)
+            a[i][k] = 1;
+    pthread_barrier_wait(&together);
+    return two_rows_0_mdh(300, 200, &a[0][0], s) && s[7] == 200 && s[299] == 200 ? &together : 0;
+}
+
+int main(void)
+{
+    pthread_t threads[8];
+    void *answer;
+    int right = 0;
+    pthread_barrier_init(&together, 0, 8);
+    for (int k = 0; k < 8; k++)
+        pthread_create(&threads[k], 0, summed, 0);
+    for (int k = 0; k < 8; k++)
+        pthread_join(threads[k], &answer), right += answer != 0;
+    printf("%d", right);
+    return 0;
+}
+"""
+
+
 def _made(directory: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, cwd=directory, capture_output=True, text=True, timeout=120, check=False,
@@ -223,6 +256,12 @@ def test_spliced_file_runs_on_the_device_and_without(tmp_path: Path) -> None:
     without = _made(tmp_path, "./two", MDH_OPENCL_DEVICE="99")
     assert without.stdout == expected
     assert without.stderr.count("the original runs instead") == 1, "stated once"
+    _file(tmp_path, THREADS, "threads.c")
+    sources = ["threads.c", "two_opencl_mdh.c", "-lOpenCL", "-pthread"]
+    assert _made(tmp_path, "gcc", "-w", *sources, "-o", "threads").returncode == 0
+    for _ in range(5):
+        several = _made(tmp_path, "./threads")
+        assert (several.stdout, several.stderr) == ("8", ""), "threads start the device together"
     off = _made(tmp_path, "gcc", "-w", "-DMDH_LIFT_OFF", "two.c", "-o", "off")
     assert off.returncode == 0 and _made(tmp_path, "./off").stdout == expected
     assert "2 spliced" in _gpu(tmp_path, "check", "two.c").stderr
@@ -361,7 +400,11 @@ def test_spliced_data_region_copies_once(tmp_path: Path) -> None:
     assert without.stdout == expected
     spliced = path.read_text()
     path.write_text(spliced.replace("copy(A) create(B)", "copy(A, B)"))
-    assert "stale" in _gpu(tmp_path, "status", "jacobi.c").stdout + _gpu(tmp_path, "check", "jacobi.c").stdout
+    stale = _gpu(tmp_path, "status", "jacobi.c")
+    assert stale.returncode == 1 and "MDH501 splice of `jacobi::data0` is stale" in stale.stdout
+    path.write_text(spliced.replace("        for (int t", "        A[3][3] = 5;\n        for (int t"))
+    used = _gpu(tmp_path, "status", "jacobi.c")
+    assert used.returncode == 1 and "MDH419" in used.stdout
     path.write_text(spliced)
     # one of the nests goes: with arrays on the device its original would see old values
     assert _gpu(tmp_path, "revert", "-w", "jacobi.c::jacobi::1").returncode == 0
