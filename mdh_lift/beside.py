@@ -148,6 +148,9 @@ def _origin(data: bytes) -> str:
 
 
 def _refuse_foreign(path: Path, data: bytes, source: str) -> None:
-    if _origin(data) != _word(Path(source).name):
+    other = _origin(data)
+    if other != _word(Path(source).name):
+        renamed = f"it was generated for {other}: give one of the sources another name"
+        advice = renamed if other else "move it away"
         raise refuse("MDH803", f"`{path.name}` exists and was not generated for {Path(source).name}",
-                     file=str(path), help="move it away")  # fmt: skip
+                     file=str(path), help=advice)  # fmt: skip

@@ -68,7 +68,8 @@ class GpuPlan:
     @property
     def starts(self) -> list[Point]:
         """Where a search begins: the default with a value for every parameter."""
-        return [{n: self.default.get(n, _plainest(n, values)) for n, values in self.space.parameters}]
+        default = self.default
+        return [{n: default.get(n, _plainest(values)) for n, values in self.space.parameters}]
 
     @property
     def space(self) -> Space:
@@ -179,7 +180,7 @@ def _external(path: str, function: str, label: str) -> str:
     return name if name[0].isalpha() else f"mdh_{name}"  # `2mm.c`; and C keeps what begins with `_`
 
 
-def _plainest(name: str, values: tuple[int | str, ...]) -> int | str:
+def _plainest(values: tuple[int | str, ...]) -> int | str:
     """What a point means that lacks a parameter: not copied, not padded, one thread, one row."""
     return next((v for v in (0, 1) if v in values), values[-1])
 

@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from emit.gpu_file import GpuFile
+from emit.targets import TARGETS as TARGETS_BY_NAME
+from mdh_core.diagnostics import Refusal
+from mdh_lift import beside
 from tests.gpu_emitted import has_opencl_device
 from tests.test_improve import _file, _mdh_lift
 
@@ -304,6 +308,18 @@ def test_file_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
     assert done.returncode == 2 and "error[MDH803]" in done.stderr
     assert path.read_bytes() == bare and (tmp_path / "f_opencl_mdh.h").read_text() == "/* mine */\n"
     assert not (tmp_path / "f_opencl_mdh.c").exists()
+    assert "help: move it away" in done.stderr
+
+
+def test_sources_that_share_generated_names(tmp_path: Path) -> None:
+    """What was made for `a_b.c` is not overwritten for `a-b.c`; another name for a source helps, a move does not."""
+    text = beside._signed("a_b_opencl_mdh.h", "a_b.c", "int f(void);")
+    _file(tmp_path, text.decode(), "a_b_opencl_mdh.h")
+    made = GpuFile("a_b_opencl_mdh", "", "", "", ())
+    with pytest.raises(Refusal) as refused:
+        beside.files(str(tmp_path / "a-b.c"), made, TARGETS_BY_NAME["opencl"], force=True)
+    assert refused.value.diagnostic.code == "MDH803"
+    assert "generated for a_b.c" in refused.value.diagnostic.help
 
 
 def test_candidates_that_spill_are_not_run(tmp_path: Path) -> None:
