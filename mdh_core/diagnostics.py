@@ -122,6 +122,24 @@ class Related:
 
 
 @dataclass(frozen=True, slots=True)
+class Fix:
+    """An edit that answers a diagnostic: these bytes of the diagnostic's file become that text.
+
+    It is safe to make without asking what was meant: after it the diagnostic is gone, and the program
+    computes what it did before (a directive says less, or what the loops do).
+    """
+
+    title: str  # what it does, in the imperative: "write `pw(+)`"
+    span: Span  # not empty
+    text: str
+
+
+def replacement(title: str, span: Span, text: str) -> Fix | None:
+    """The fix, or None where the bytes to replace are not known (a macro wrote them)."""
+    return Fix(title, span, text) if span and span.end > span.start else None
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
     code: str
     message: str
@@ -133,6 +151,7 @@ class Diagnostic:
     help: str = ""
     severity: str = ""  # empty: the table's
     line: int = 0  # where only a line is known (preprocessor errors); 0 = use the span
+    fix: Fix | None = None
 
     def __post_init__(self) -> None:
         assert self.code in CODES, self.code

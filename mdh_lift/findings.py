@@ -51,7 +51,17 @@ class Finding:
             "related": [{"line": self.line_of(r.span), "label": r.label} for r in d.related],
             "notes": list(d.notes),
             "help": d.help,
+            "fix": self._fix_json(),
         }
+
+    def _fix_json(self) -> dict[str, object] | None:
+        """The edit that answers it: the text between two places becomes ``text``."""
+        fix = self.diagnostic.fix
+        if fix is None or self.source is None:
+            return None
+        (line, column), (end_line, end_column) = map(self.source.line_col, (fix.span.start, fix.span.end))
+        place = {"line": line, "column": column, "end_line": end_line, "end_column": end_column}
+        return {"title": fix.title, **place, "text": fix.text}
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
