@@ -22,6 +22,8 @@ from lifter.annotations import TARGETS
 from lowering.device import DEVICES
 from mdh_core.diagnostics import CODES
 from mdh_lift import verbs
+from mdh_lift.findings import FAIL_ON
+from mdh_lift.selection import unknown_codes
 from mdh_lift.session import FORMATS, Session
 from mdh_lift.version import VERSION
 from tuning.budget import STRATEGIES, parse_budget
@@ -100,6 +102,9 @@ def global_options() -> list[click.Option]:
             callback=_accept,
             help="Read these directives as well.",
         ),
+        option("--fail-on", type=click.Choice(FAIL_ON), help="Exit with 1 from this severity on (error)."),
+        option("--exit-zero", is_flag=True, help="Exit with 0 in spite of findings."),
+        option("--baseline", metavar="FILE", help="Findings that are allowed; see check --write-baseline."),
         option("-q", "--quiet", is_flag=True, help="Errors only."),
         option("-v", "--verbose", count=True, help="Notes, too."),
         option("--version", is_flag=True, is_eager=True, callback=_version, help="Print the version."),
@@ -217,6 +222,14 @@ def _budget(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     return value
 
 
+def _codes(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[str] | None:
+    """Codes, or what they begin with, separated by commas."""
+    words = None if value is None else [word.strip() for word in value.split(",") if word.strip()]
+    for word in unknown_codes(words or []):
+        raise click.BadParameter(f"no diagnostic has a code like `{word}`; `mdh-lift codes` lists all")
+    return words
+
+
 # --------------------------------------------------------------------------- verbs
 
 
@@ -234,10 +247,15 @@ def lift_files(ctx: click.Context, /, **arguments: object) -> None:
 
 @verb("check")
 @paths
+@click.option("--select", metavar="CODES", callback=_codes, help="Tell these only: MDH2,MDH404.")
+@click.option("--ignore", metavar="CODES", callback=_codes, help="Do not tell these.")
+@click.option("--write-baseline", is_flag=True, help="Allow what there is, in the file of --baseline.")
 @click.pass_context
-def check(ctx: click.Context, paths: Sequence[str]) -> None:
-    """Read directives, lift, say what does not lift and why; freshness of splices."""
-    ctx.exit(verbs.check(_session(ctx), paths))
+def check(ctx: click.Context, /, **arguments: object) -> None:
+    """Read directives, lift, say what does not lift and why; freshness of splices and lock file."""
+    from mdh_lift.check import check
+
+    ctx.exit(check(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
 @verb("show")

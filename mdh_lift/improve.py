@@ -32,6 +32,7 @@ from mdh_lift import beside, certified, iterations, kernels, macros
 from mdh_lift import subject as subjects
 from mdh_lift.findings import Finding
 from mdh_lift.gpu_plans import MODELS, GpuPlan, gpu_plan
+from mdh_lift.lock_check import recorded
 from mdh_lift.pipeline import (
     FileReport,
     NestReport,
@@ -558,7 +559,7 @@ def _lock_entry(work: Work, winner: Winner) -> locks.Entry:
         fingerprint(work.bench.toolchain, work.bench.threads),
         work.size_class,
         work.hash,
-        {"point": dict(winner.point)},
+        {"point": dict(winner.point), **_written_for(work.plan)},
         text_hash(work.plan.candidate(winner.point, described=True)),
         winner.ratio,
         {name: v for name, v in winner.verification.as_json().items() if name != "notes"},
@@ -567,6 +568,13 @@ def _lock_entry(work: Work, winner: Winner) -> locks.Entry:
         tune_options.budget,
         _versions(work.bench.toolchain),
     )
+
+
+def _written_for(plan: kernels.Plan | GpuPlan) -> dict[str, object]:
+    """What else the text depends on, so that `check` can make it again elsewhere."""
+    if isinstance(plan, GpuPlan):
+        return {"device": asdict(plan.device)}
+    return {"machine": recorded(plan.machine)}
 
 
 def _versions(toolchain: Toolchain) -> dict[str, str]:

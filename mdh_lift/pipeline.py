@@ -93,6 +93,10 @@ class NestReport:
     findings: tuple[Finding, ...]
     line_of: Callable[[Span], int] = field(default=lambda span: 0, compare=False, repr=False)  # in the file
 
+    def __post_init__(self) -> None:
+        named = tuple(f if f.nest == self.name else replace(f, nest=self.name) for f in self.findings)
+        object.__setattr__(self, "findings", named)
+
     @property
     def replaceable(self) -> bool:
         """May a call stand in place of the nest?  If not, MDH414 says why."""
