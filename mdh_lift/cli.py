@@ -316,9 +316,16 @@ def bench(ctx: click.Context, /, **arguments: object) -> None:
 @write
 @force
 @target
+@click.option("--check", "only_check", is_flag=True, help="Only say what would change; compile nothing.")
 @click.pass_context
-def splice(ctx: click.Context, /, **arguments: object) -> None:
+def splice(ctx: click.Context, /, only_check: bool, **arguments: object) -> None:
     """Put the result of `tune` in place; print a diff, -w writes."""
+    if only_check:
+        from mdh_lift.splice_check import splice_check
+
+        if arguments["write"] or arguments["force"]:
+            raise click.UsageError("`--check` changes nothing: it goes without `-w` and `--force`")
+        ctx.exit(splice_check(_session(ctx), arguments["paths"], arguments["target"]))  # type: ignore[arg-type]
     ctx.exit(verbs.splice(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 

@@ -329,3 +329,29 @@ def _here() -> str:
 def _about(report: FileReport, region: Region, code: str, headline: str, advice: str) -> Finding:
     d = Diagnostic(code, headline, report.source.path, region.marker, help=advice)
     return Finding(d, report.source)
+
+
+def unspliced(report: FileReport, options: Options) -> set[str]:
+    """Names of nests that are not spliced, though the lock has an entry of them for this machine that is
+    reliably faster than the original."""
+    bare = [n for n in report.nests if not n.regions and n.lifted is not None and n.replaceable]
+    try:
+        lock = locks.read(options.lock_path)
+    except locks.LockError:
+        return set()
+    found = set()
+    text = SourceFile(report.source.path, report.bare.data)
+    known: macros.Definitions | None = None
+    for nest in bare:
+        if nest.status == "refused" or nest.lifted is None:
+            continue
+        for block in _blocks(report, nest, lock, options):
+            low = (block.content.get("speedup") or {}).get("low", 0)
+            if low <= options.config.tune.min_speedup or block.machine_class != _here():
+                continue
+            if options.target not in ("", block.target):
+                continue
+            known = macros.definitions(text, report.command) if known is None else known
+            if block.content.get("source_hash") == source_hash(text.data, nest.lifted.nest, known):
+                found.add(nest.name)
+    return found

@@ -132,10 +132,13 @@ class Session:
         return Path(self.config_file) if self.config_file else configuration.find(path)
 
     def config(self, path: str) -> Config:
-        """The configuration of a file."""
-        file = self.config_file_of(path)
-        if file not in self._configs:
-            self._configs[file] = configuration.load(file)
+        """The configuration of a file; a usage error where it cannot be used."""
+        try:
+            file = self.config_file_of(path)
+            if file not in self._configs:
+                self._configs[file] = configuration.load(file)
+        except ConfigurationError as error:
+            raise click.UsageError(str(error)) from None
         return self._configs[file]
 
     # ------------------------------------------------------------------ which findings are told
