@@ -375,10 +375,11 @@ def config(ctx: click.Context, path: str) -> None:
 
 
 @verb("version")
+@click.option("--where", is_flag=True, help="Where the files for CMake, make and GitLab are.")
 @click.pass_context
-def version(ctx: click.Context) -> None:
+def version(ctx: click.Context, where: bool) -> None:
     """The version."""
-    ctx.exit(verbs.version(_session(ctx)))
+    ctx.exit(verbs.version(_session(ctx), where))
 
 
 @verb("doctor")

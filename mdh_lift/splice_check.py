@@ -36,4 +36,8 @@ def splice_check(session: Session, paths: Sequence[str], target: str | None = No
                 session.statuses.append(1)
                 session.noted["would change"] += 1
         nests += own
+    # what does not lift is no matter here
+    session.findings = [
+        f for f in session.findings if f.diagnostic.exit_status >= 2 or f.diagnostic.code in _WHY
+    ]
     return session.finish(content_of(session, nests))

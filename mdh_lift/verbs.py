@@ -251,7 +251,10 @@ def config(session: Session, path: str) -> int:
     return _finish_quietly(session)
 
 
-def version(session: Session) -> int:
+def version(session: Session, where: bool = False) -> int:
+    if where:
+        session.result(f"{Path(__file__).parent / 'integrations'}\n")
+        return _finish_quietly(session)
     if session.output_format == "json":
         return _finish_json(session, {"version": VERSION, "python": platform.python_version()})
     session.result(f"mdh-lift {VERSION}\n")
