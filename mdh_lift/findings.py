@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from mdh_core.diagnostics import Diagnostic
 from mdh_core.source import SourceFile, Span
+from mdh_lift import places
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,13 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """By file, then by place, then by code; duplicates dropped."""
     unique = {(f.file, f.start, f.diagnostic.code, f.diagnostic.message): f for f in findings}
     return [unique[key] for key in sorted(unique)]
+
+
+def full_message(f: Finding) -> str:
+    """Headline, notes and help, one per line."""
+    d = f.diagnostic
+    lines = [d.message, *(f"note: {note}" for note in d.notes), *([f"help: {d.help}"] if d.help else [])]
+    return places.readable("\n".join(lines))
 
 
 # --------------------------------------------------------------------------- identity

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -26,7 +25,7 @@ def write_output(path: str, data: bytes) -> None:
         if not mode & 0o222:  # the superuser, too, means a read-only file to stay as it is
             raise PermissionError(13, "permission denied")
     target = target.resolve()
-    temporary = target.with_name(f".{target.name[:80]}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    temporary = target.with_name(f".{target.name[:80]}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
     try:
         with temporary.open("xb") as file:
             file.write(data)

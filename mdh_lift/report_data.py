@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from mdh_lift import places
-from mdh_lift.findings import Finding, fingerprints
-from mdh_lift.sarif import full_message
+from mdh_lift.findings import Finding, fingerprints, full_message
 
 SCHEMA_VERSION = 1
 

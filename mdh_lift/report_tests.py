@@ -12,9 +12,8 @@ from collections.abc import Callable, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from mdh_lift import places
-from mdh_lift.findings import Finding
+from mdh_lift.findings import Finding, full_message
 from mdh_lift.report_cases import Case
-from mdh_lift.sarif import full_message
 
 
 def junit(findings: Sequence[Finding], cases: Sequence[Case], counts: Callable[[Finding], int]) -> str:

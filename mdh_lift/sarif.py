@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from mdh_core.diagnostics import CODES, Code, Fix
 from mdh_core.source import SourceFile, Span
 from mdh_lift import places
-from mdh_lift.findings import Finding, fingerprints
+from mdh_lift.findings import Finding, fingerprints, full_message
 from mdh_lift.version import VERSION
 
 HOMEPAGE = "https://pypi.org/project/mdh-lift/"
@@ -91,13 +91,6 @@ def _result(f: Finding, codes: Sequence[str], fingerprint: str) -> Json:
     if d.fix is not None and f.source is not None:
         result["fixes"] = [_fix(f.source, d.fix, f.file)]
     return result
-
-
-def full_message(f: Finding) -> str:
-    """Headline, notes and help, one per line."""
-    d = f.diagnostic
-    lines = [d.message, *(f"note: {note}" for note in d.notes), *([f"help: {d.help}"] if d.help else [])]
-    return places.readable("\n".join(lines))
 
 
 def _artifact(file: str) -> Json:

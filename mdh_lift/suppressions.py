@@ -11,9 +11,7 @@ without generated regions, so that splicing does not part a comment from its lin
 
 from __future__ import annotations
 
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -127,6 +125,9 @@ def _comments(text: SourceFile, python: bool) -> Iterator[tuple[Span, Span]]:
 
 
 def _python_comments(text: SourceFile) -> Iterator[tuple[Span, Span]]:
+    import io
+    import tokenize  # not needed for C
+
     lines = text.data.split(b"\n")
     try:
         for token in tokenize.tokenize(io.BytesIO(text.data).readline):
