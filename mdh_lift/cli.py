@@ -22,6 +22,7 @@ from lifter.annotations import TARGETS
 from lowering.device import DEVICES
 from mdh_core.diagnostics import CODES
 from mdh_lift import verbs
+from mdh_lift.config import STYLES
 from mdh_lift.session import FORMATS, Session
 from mdh_lift.version import VERSION
 from tuning.budget import STRATEGIES, parse_budget
@@ -93,7 +94,7 @@ def global_options() -> list[click.Option]:
             metavar="X",
             help="Splice only above this ratio (1.05).",
         ),
-        option("--style", type=click.Choice(["inline"]), help="How the result stands in the source."),
+        option("--style", type=click.Choice(STYLES), help="How the result stands in the source."),
         option(
             "--accept",
             metavar="scop,omp,acc",

@@ -18,6 +18,7 @@ from frontend_c.directives import ACCEPTED
 from lifter.annotations import TARGETS
 from tuning.budget import parse_budget
 
+STYLES = ("inline", "outline")  # where kernels for the processor stand: in the source, or in a file beside it
 NAMES = (".mdh-lift.toml", "mdh-lift.toml", "pyproject.toml")
 
 
@@ -111,9 +112,9 @@ def load(file: Path | None) -> Config:
         raise ConfigurationError(
             f"{file}: `tune.target`: `{config.tune.target}` is none of {', '.join(TARGETS)}"
         )
-    if config.splice.style != "inline":
+    if config.splice.style not in STYLES:
         raise ConfigurationError(
-            f"{file}: `splice.style` is `{config.splice.style}`; this version knows `inline`"
+            f"{file}: `splice.style`: `{config.splice.style}` is none of {', '.join(STYLES)}"
         )
     return config
 

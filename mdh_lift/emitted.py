@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from emit.gpu_file import gpu_file
+from emit.gpu_file import GpuFile, gpu_file
+from emit.openmp_file import OpenmpFile
 from emit.targets import TARGETS
 from frontend_c import data_regions
+from lifter.lift import LiftedNest
 from lowering.device import Device
 from mdh_core.diagnostics import Refusal
 from mdh_core.source import SourceFile
 from mdh_lift import beside, entry, given, gpu_entry, gpu_plans, kernels
 from mdh_lift.files import is_python
+from mdh_lift.outlined import outlined, outlined_file
 from mdh_lift.pipeline import (
     FileReport,
     NestReport,
@@ -19,6 +22,7 @@ from mdh_lift.pipeline import (
     macros_of,
     of_python,
     problems_of,
+    style_of,
     target_of,
 )
 
@@ -29,13 +33,15 @@ def emitted(
     point: Mapping[str, object] | None = None,
     target: str = "",
     device: Device | None = None,
+    style: str = "",
 ) -> str:
     """Kernel and call of a nest at a point of the search space, by default the cost model's first choice.
 
     ``target``: empty for what the nest says.  Raises MDH411 where the nest's clause excludes it, and
     ``ConfigurationError`` for a point that is none of the nest.
 
-    For a GPU: the file of the nest, its header, and the call; for a ``device``, else for a usual one.
+    For a GPU, and in the style `outline`: the file of the nest, its header, and the call; for a ``device``,
+    else for a usual one.
     """
     if nest.lifted is None or not nest.lifted.programs:
         return ""
@@ -48,14 +54,23 @@ def emitted(
             nest.lifted, target, planned.params, planned.lines, planned.macros, device
         )
         file = on_gpu.file(given.completed(on_gpu, point))
-        after = kernels.after_text(nest.lifted)
-        return (
-            f"{file.text.rstrip()}\n\n{file.header.rstrip()}\n\n{file.make.rstrip()}\n\n"
-            f"/* in place of the nest */\nif ({file.call}) {{ {after} }}\n"
-        )
+        return _apart(nest.lifted, file, file.call)
+    if style_of(nest, style) == "outline":
+        plan = outlined(planned, report.source.path)
+        part = plan.part(given.completed(plan, point))
+        name = beside.file_name(report.source.path, target)
+        return _apart(nest.lifted, outlined_file(name, report.source.path, [part]), part.call)
     kernel = planned.kernel(given.completed(planned, point))
     after = kernels.after_text(nest.lifted)
     return f"{kernel.text.rstrip()}\n\n/* in place of the nest */\nif ({kernel.call}) {{ {after} }}\n"
+
+
+def _apart(lifted: LiftedNest, file: GpuFile | OpenmpFile, call: str) -> str:
+    """The texts of a file beside the source, and what stands in place of the nest."""
+    return (
+        f"{file.text.rstrip()}\n\n{file.header.rstrip()}\n\n{file.make.rstrip()}\n\n"
+        f"/* in place of the nest */\nif ({call}) {{ {kernels.after_text(lifted)} }}\n"
+    )
 
 
 def emitted_file(

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from certify.obligations import Certificate
 from emit.gpu_file import GpuPart
+from emit.openmp_file import OpenmpPart
 from frontend_c.preprocess import CompileCommand, find_compiler
 from lowering.lower import lower
 from lowering.machine import SystemModel, this_machine
@@ -32,6 +33,7 @@ from mdh_lift import beside, certified, iterations, kernels, macros
 from mdh_lift import subject as subjects
 from mdh_lift.findings import Finding
 from mdh_lift.gpu_plans import MODELS, GpuPlan, gpu_plan
+from mdh_lift.outlined import OutlinedPlan, outlined
 from mdh_lift.pipeline import (
     FileReport,
     NestReport,
@@ -41,6 +43,7 @@ from mdh_lift.pipeline import (
     short_name,
     source_hash,
     splice_part,
+    style_of,
     target_of,
 )
 from mdh_lift.specials import specials_of
@@ -80,7 +83,7 @@ class Improvement:
 
     sizes      that were tuned for, as text
     outcomes   number of evaluations per kind of outcome; empty where the cost model chose
-    gpu_part   what it has in the file beside the source, where the target is a GPU
+    apart      what it has in the file beside the source: for a GPU, or where the style is `outline`
     entry      for the lock file
     certificate  of the configuration, or why there is none; None where none was asked for
     """
@@ -94,7 +97,7 @@ class Improvement:
     verification: VerifySummary | None = None
     speedup: Ratio | None = None
     part: SplicePart | None = None
-    gpu_part: GpuPart | None = None
+    apart: GpuPart | OpenmpPart | None = None
     entry: locks.Entry | None = None
     findings: tuple[Finding, ...] = ()
     certificate: Certificate | str | None = None
@@ -241,6 +244,8 @@ def prepare(
     plan: kernels.Plan | GpuPlan
     if target == "openmp":
         plan = kernels.planned(nest.lifted, params, lines, known)
+        if style_of(nest, options.style, options.config.splice.style) == "outline":
+            plan = outlined(plan, report.source.path)
         formed, default = plan.formed(plan.default)
         _test_legality(nest, formed.programs, formed.configurations(default), machine.model)
     else:
@@ -477,12 +482,13 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
     findings += refuted
     if not options.force:  # with --force the summary's figures say it
         findings += verdict
-    part, gpu_part = None, None
+    part: SplicePart | None = None
+    apart: GpuPart | OpenmpPart | None = None
     if spliceable and stage in ("all", "splice"):
         after = kernels.after_text(plan.lifted)
-        if isinstance(plan, GpuPlan):
-            gpu_part = plan.part(winner.point)
-            text, call = beside.include(beside.file_name(work.report.source.path, work.target)), gpu_part.call
+        if isinstance(plan, GpuPlan | OutlinedPlan):
+            apart = plan.part(winner.point)
+            text, call = beside.include(beside.file_name(work.report.source.path, work.target)), apart.call
         else:
             kernel = plan.kernel(winner.point)
             text, call = kernel.text, kernel.call
@@ -493,7 +499,7 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
         verification=winner.verification,
         speedup=winner.ratio if stage != "verify" else None,
         part=part,
-        gpu_part=gpu_part,
+        apart=apart,
         entry=_lock_entry(work, winner),
         findings=tuple(findings),
         certificate=proof,

@@ -72,6 +72,16 @@ class Plan:
     fusions: tuple[Fusion, ...] = ()
 
     @property
+    def name(self) -> str:
+        """Of the kernel's function."""
+        return kernel_name(self.lifted.nest.function, self.lifted.nest.label)
+
+    @property
+    def apart(self) -> bool:
+        """Whether kernels have a file of their own."""
+        return False
+
+    @property
     def programs(self) -> tuple[MdhProgram, ...]:
         return (*self.lifted.programs, *(f.program for f in self.fusions))
 
@@ -309,7 +319,7 @@ class Plan:
         configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())
         return emit_openmp(
             KernelRequest(
-                kernel_name(nest.function, nest.label),
+                self.name,
                 f"{nest.function}::{nest.label}",
                 self.lifted.program,
                 self.configurations(point),
@@ -326,6 +336,7 @@ class Plan:
                 self.macros,
                 self.host_tiles(point),
                 self.regions(point),
+                self.apart,
             )
         )
 

@@ -49,7 +49,8 @@ from mdh_lift.within import Broken, TooLong, each_within
 from tuning import lock as locks
 
 if TYPE_CHECKING:
-    from emit.gpu_file import GpuPart
+    from emit.gpu_file import GpuFile, GpuPart
+    from emit.openmp_file import OpenmpFile, OpenmpPart
     from frontend_py.read import Refused as RefusedFunction
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
@@ -66,6 +67,7 @@ class Options:
     force: bool = False  # overwrite edited regions, splice without a speedup
     resume: bool = True  # use what the database knows
     replay: bool = False  # take all results from the database
+    style: str = ""  # inline, outline; empty: as it is, else what the configuration says
 
     @property
     def target(self) -> str:
@@ -387,7 +389,7 @@ def _orphans(source: SourceFile, found: Sequence[Region], known: set[str]) -> li
 def _stale(source: SourceFile, region: Region, reason: str) -> Finding:
     headline = f"splice of `{region.name}` is stale: {reason}"
     own = [r for r in regions(source.data) if r.name == region.name]
-    target = "".join(f"--target {kind} " for kind in sorted(set(beside.included(own).values())))
+    target = "".join(beside.again(kind) for kind in sorted(set(beside.included(own).values())))
     again, drop = f"mdh-lift -w {target}{source.path}", f"mdh-lift revert -w {source.path}::{region.name}"
     advice = f"`{again}` makes it again, `{drop}` drops it"
     return _about(source, region, "MDH501", headline, advice)
@@ -424,15 +426,17 @@ def splice_file(
     report: FileReport,
     parts: Sequence[SplicePart],
     force: bool = False,
-    gpu_parts: Mapping[str, Sequence[tuple[LiftedNest, GpuPart]]] | None = None,
+    apart: Mapping[str, Sequence[tuple[LiftedNest, GpuPart | OpenmpPart]]] | None = None,
 ) -> Change:
     """The file with the parts in place.  Raises ``Refusal`` (MDH502, MDH509, MDH005, MDH417, MDH803).
 
-    ``gpu_parts``: by target, what stands in the file beside it; all nests of that file.  A data region is
+    ``apart``: by target, what stands in the file beside it; all nests of that file.  A data region is
     spliced with them where nothing else in it uses its arrays.
     """
     regions_of = {
-        target: _regions_around(report, [n for n, _ in some]) for target, some in (gpu_parts or {}).items()
+        target: _regions_around(report, [n for n, _ in some])
+        for target, some in (apart or {}).items()
+        if target != "openmp"
     }
     conditions = {part.name: part.condition for part in parts}
     data_parts = [
@@ -446,16 +450,29 @@ def splice_file(
         raise Refusal(replace(refusal.diagnostic, file=report.source.path)) from None
     change = _change_of(report.source.path, report.source.data, new)
     made: list[Change] = []
-    for target, several in (gpu_parts or {}).items():
-        from emit.gpu_file import gpu_file
-        from emit.targets import TARGETS
-        from mdh_lift.gpu_plans import region_part
-
-        name = beside.file_name(report.source.path, target)
-        regions = [region_part(region, target) for region, _ in regions_of[target]]
-        file = gpu_file(name, [part for _, part in several], TARGETS[target], regions)
-        made += beside.files(report.source.path, file, TARGETS[target], force)
+    for target, several in (apart or {}).items():
+        file = _file_beside(report, target, [part for _, part in several], regions_of.get(target, []))
+        made += beside.files(report.source.path, file, target, force)
     return replace(change, beside=tuple(made))
+
+
+def _file_beside(
+    report: FileReport,
+    target: str,
+    parts: Sequence[GpuPart | OpenmpPart],
+    around: Sequence[tuple[DataRegion, list[LiftedNest]]],
+) -> GpuFile | OpenmpFile:
+    from emit.gpu_file import GpuPart, gpu_file
+    from emit.openmp_file import OpenmpPart
+    from emit.targets import TARGETS
+    from mdh_lift.gpu_plans import region_part
+    from mdh_lift.outlined import outlined_file
+
+    name = beside.file_name(report.source.path, target)
+    if target == "openmp":
+        return outlined_file(name, report.source.path, [p for p in parts if isinstance(p, OpenmpPart)])
+    regions = [region_part(region, target) for region, _ in around]
+    return gpu_file(name, [p for p in parts if isinstance(p, GpuPart)], TARGETS[target], regions)
 
 
 def _regions_around(
@@ -550,6 +567,13 @@ def target_of(nest: NestReport, asked: str = "") -> str:
         return asked
     spliced = [t for t in beside.included(nest.regions).values() if not own or t in own]
     return spliced[0] if spliced else own[0] if own else "openmp"
+
+
+def style_of(nest: NestReport, asked: str = "", otherwise: str = "inline") -> str:
+    """Where kernels for the processor stand: as asked, or as they do, or as the configuration says."""
+    if asked or not nest.regions:
+        return asked or otherwise
+    return "outline" if "openmp" in beside.included(nest.regions).values() else "inline"
 
 
 def macros_of(report: FileReport) -> frozenset[str]:

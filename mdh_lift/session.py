@@ -59,6 +59,7 @@ class Session:
     seed: int | None = None
     min_speedup: float | None = None
     accept: list[str] | None = None
+    style: str = ""
     build_dir: str = ""
     config_file: str | None = None
     isolated: bool = False
@@ -112,6 +113,7 @@ class Session:
             force,
             resume,
             replay,
+            self.style,
         )
 
     def config_file_of(self, path: str) -> Path | None:

@@ -33,6 +33,7 @@ from mdh_lift.version import VERSION
 
 if TYPE_CHECKING:  # what runs code is imported when it is asked for: `check` starts quickly
     from emit.gpu_file import GpuPart
+    from emit.openmp_file import OpenmpPart
     from lifter.lift import LiftedNest
     from lowering.device import Device
     from mdh_lift.improve import Improvement
@@ -404,7 +405,8 @@ def emit(
     for found, report, own in reports_of(session, paths):
         asked = session.options(found.path, target=target).target
         for group in _emitted_together(report, own, asked):
-            text = session.attempt(found.path, partial(_emitted, report, group, given, asked, device))
+            work = partial(_emitted, report, group, given, asked, device, session.style)
+            text = session.attempt(found.path, work)
             if text is not None:
                 codes |= {n.name: {"target": pipeline.target_of(n, asked), "code": text} for n in group}
                 session.result(text)
@@ -427,6 +429,7 @@ def _emitted(
     given: Mapping[str, object] | None,
     asked: str,
     device: str | None,
+    style: str,
 ) -> str:
     """The code of nests; for a device by its name."""
     from mdh_lift import emitted
@@ -443,7 +446,7 @@ def _emitted(
             raise click.UsageError(f"{what}; `mdh-lift doctor` says what there is")
     if report.data and target != "openmp":
         return emitted.emitted_file(report, nests, given, target, on)
-    return emitted.emitted(report, nests[0], given, target, on)
+    return emitted.emitted(report, nests[0], given, target, on, style)
 
 
 def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **options: Any) -> int:
@@ -468,12 +471,12 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
         made = _with_neighbours(session, report, settings, made)
         parts = [i.part for i in made if i.part is not None]
         if parts:
-            gpu_parts: dict[str, list[tuple[LiftedNest, GpuPart]]] = {}
+            apart: dict[str, list[tuple[LiftedNest, GpuPart | OpenmpPart]]] = {}
             for i in made:
                 lifted = report.nest(i.name).lifted
-                if i.gpu_part is not None and lifted is not None:
-                    gpu_parts.setdefault(i.target, []).append((lifted, i.gpu_part))
-            splice_parts = partial(pipeline.splice_file, report, parts, settings.force, gpu_parts)
+                if i.apart is not None and lifted is not None:
+                    apart.setdefault(i.target, []).append((lifted, i.apart))
+            splice_parts = partial(pipeline.splice_file, report, parts, settings.force, apart)
             change = session.attempt(target.path, splice_parts)
             if change is not None:
                 apply(session, change, write)
@@ -488,7 +491,7 @@ def _with_neighbours(
     They were accepted before, so their speed is no matter; where one cannot be made again, those that share
     the file with it are left as they are.
     """
-    for kind in {i.target for i in made if i.gpu_part is not None}:
+    for kind in {i.target for i in made if i.apart is not None}:
         name = beside.file_name(report.source.path, kind)
         known = {i.name for i in made}
         there = [n for n in report.nests if n.name not in known and name in beside.included(n.regions)]
@@ -496,7 +499,7 @@ def _with_neighbours(
         config = msgspec.structs.replace(settings.config, tune=tune_for)
         forced = replace(settings, config=config, force=True)
         again = [_improved(session, report, n, forced, "splice") for n in there]
-        found = [i for i in again if i is not None and i.gpu_part is not None]
+        found = [i for i in again if i is not None and i.apart is not None]
         made = made + found if len(found) == len(there) else [i for i in made if i.target != kind]
     return made
 

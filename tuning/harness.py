@@ -126,7 +126,7 @@ class Subject:
 class Candidate:
     """What would be spliced: functions, a call (nonzero = handled), and what to do after it.
 
-    ``unit``: the text of a file of its own (for a GPU); ``kernel_text`` then declares what it has.
+    ``unit``: the text of a file of its own; ``kernel_text`` then declares what it has.
     ``begin``, ``end``: statements between which arrays stay on the device, for times without copies.
     """
 

@@ -419,10 +419,10 @@ class Workbench:
     def _unit(self, text: str, made: Path) -> tuple[list[list[str]], str]:
         """The command that compiles a candidate's own file, and the object that it makes."""
         by = self.toolchain.accelerator
-        assert by is not None, "a file for a GPU needs an accelerator"
-        source, own = made / f"unit{by.suffix}", str(made / "unit.o")
+        source, own = made / (f"unit{by.suffix}" if by is not None else "unit.c"), str(made / "unit.o")
         source.write_text(text)
-        return [[*by.compile, "-c", str(source), "-o", own]], own
+        compiler = list(by.compile) if by is not None else self.toolchain.unit_command
+        return [[*compiler, "-c", str(source), "-o", own]], own
 
     @contextmanager
     def _making(self) -> Iterator[Path]:
