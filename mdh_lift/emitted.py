@@ -10,9 +10,10 @@ from emit.targets import TARGETS
 from frontend_c import data_regions
 from lifter.lift import LiftedNest
 from lowering.device import Device
+from lowering.point import Point
 from mdh_core.diagnostics import Refusal
 from mdh_core.source import SourceFile
-from mdh_lift import beside, entry, given, gpu_entry, gpu_plans, kernels
+from mdh_lift import beside, classes, entry, given, gpu_entry, gpu_plans, kernels
 from mdh_lift.files import is_python
 from mdh_lift.outlined import outlined, outlined_file
 from mdh_lift.pipeline import (
@@ -48,6 +49,9 @@ def emitted(
     if is_python(report.source.path):
         return _emitted_for_python(report, nest, point, target_of(nest, target), device)
     target = target_of(nest, target)
+    clauses = classes.clauses_of(nest.lifted)
+    if len(clauses) > 1 and point is None:
+        return _emitted_for_classes(report, nest, clauses, target, device, style)
     planned = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
     if target != "openmp":
         on_gpu = gpu_plans.gpu_plan(
@@ -61,6 +65,34 @@ def emitted(
         name = beside.file_name(report.source.path, target)
         return _apart(nest.lifted, outlined_file(name, report.source.path, [part]), part.call)
     kernel = planned.kernel(given.completed(planned, point))
+    after = kernels.after_text(nest.lifted)
+    return f"{kernel.text.rstrip()}\n\n/* in place of the nest */\nif ({kernel.call}) {{ {after} }}\n"
+
+
+def _emitted_for_classes(
+    report: FileReport,
+    nest: NestReport,
+    clauses: Sequence[classes.Clause],
+    target: str,
+    device: Device | None,
+    style: str,
+) -> str:
+    """A kernel for each `sizes` clause and one for other sizes, each the cost model's first choice."""
+    assert nest.lifted is not None
+    made: list[tuple[classes.AnyPlan, Point, classes.Clause | None]] = []
+    for clause in (*clauses, None):
+        lifted = classes.only_clause(nest.lifted, clause)
+        plan: classes.AnyPlan
+        plan = planned = kernels.plan(lifted, lines_of(report, nest), macros_of(report))
+        if target != "openmp":
+            plan = gpu_plans.gpu_plan(lifted, target, planned.params, planned.lines, planned.macros, device)
+        elif style_of(nest, style) == "outline":
+            plan = outlined(planned, report.source.path)
+        made.append((plan, plan.default, clause))
+    several = classes.several(made)
+    if several.parts():
+        return _apart(nest.lifted, *several.file(beside.file_name(report.source.path, target)))
+    kernel = several.kernel({})
     after = kernels.after_text(nest.lifted)
     return f"{kernel.text.rstrip()}\n\n/* in place of the nest */\nif ({kernel.call}) {{ {after} }}\n"
 

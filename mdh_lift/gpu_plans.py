@@ -32,6 +32,7 @@ from lowering.point import Point, own_values
 from lowering.space import Space
 from mdh_core.diagnostics import refuse
 from mdh_lift import iterations, kernels
+from mdh_lift.kernels import ALONE, Variant
 from tuning.harness import Candidate
 
 MODELS: Mapping[str, SystemModel] = {"cuda": CUDA, "opencl": OPENCL}
@@ -49,12 +50,13 @@ class GpuPlan:
     sizes: tuple[dict[str, int], ...]
     lines: str = ""
     macros: frozenset[str] = frozenset()
+    variant: Variant = ALONE
 
     @property
     def name(self) -> str:
         """Of the host function, which other files see."""
         nest = self.lifted.nest
-        return external_name(self.lines.rpartition(":")[0], nest.function, nest.label)
+        return external_name(self.lines.rpartition(":")[0], nest.function, nest.label) + self.variant.suffix
 
     @property
     def default(self) -> Point:
@@ -151,6 +153,7 @@ class GpuPlan:
             nest.directive.assume,
             (
                 *kernels.outline(self.lifted.program, lambda p: kernels.expression(p, "->", "o")),
+                *self.variant.notes,
                 *(textwrap.wrap(configuration, 100) if described else ()),
             ),
             self.lifted.temporaries,

@@ -31,6 +31,7 @@ from mdh_core.laws import check_laws
 from mdh_core.source import NO_SPAN, SourceFile, Span
 from mdh_lift import beside, certified, iterations, kernels, macros
 from mdh_lift import subject as subjects
+from mdh_lift.classes import SeveralPlan
 from mdh_lift.findings import Finding
 from mdh_lift.gpu_plans import MODELS, GpuPlan, gpu_plan
 from mdh_lift.outlined import OutlinedPlan, outlined
@@ -78,13 +79,28 @@ _GPU_LIMITS = Limits(compile_seconds=180.0, run_seconds=120.0, memory_bytes=1 <<
 
 
 @dataclass(frozen=True, slots=True)
+class ClassResult:
+    """What became of one class of sizes: the kernel that runs there, and how much faster the nest is."""
+
+    sizes: str
+    configuration: Mapping[str, object]
+    speedup: Ratio
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "sizes": self.sizes, "configuration": dict(self.configuration), "speedup": asdict(self.speedup)
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
 class Improvement:
     """What tuning made of a nest; ``part`` is there where it may be spliced.
 
     sizes      that were tuned for, as text
     outcomes   number of evaluations per kind of outcome; empty where the cost model chose
     apart      what it has in the file beside the source: for a GPU, or where the style is `outline`
-    entry      for the lock file
+    entries    for the lock file
+    classes    where there are kernels for several classes of sizes: what became of each
     certificate  of the configuration, or why there is none; None where none was asked for
     """
 
@@ -97,10 +113,11 @@ class Improvement:
     verification: VerifySummary | None = None
     speedup: Ratio | None = None
     part: SplicePart | None = None
-    apart: GpuPart | OpenmpPart | None = None
-    entry: locks.Entry | None = None
+    apart: tuple[GpuPart | OpenmpPart, ...] = ()
+    entries: tuple[locks.Entry, ...] = ()
     findings: tuple[Finding, ...] = ()
     certificate: Certificate | str | None = None
+    classes: tuple[ClassResult, ...] = ()
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and value of what there is to tell."""
@@ -115,12 +132,11 @@ class Improvement:
             rows += _verification_rows(self.verification)
         if self.certificate is not None:
             rows.append(("certificate", certified.summary(self.certificate)))
-        if self.speedup is not None:
-            r = self.speedup
+        if self.classes:
+            rows += [("speedup", f"{_ratio_text(c.speedup)} at {c.sizes}") for c in self.classes]
+        elif self.speedup is not None:
             at = " at the fixed sizes" if self.sizes == FIXED else f" at {self.sizes}"
-            rows.append(
-                ("speedup", f"{r.median:.2f} x, {r.confidence:.0%} interval {r.low:.2f} to {r.high:.2f}{at}")
-            )
+            rows.append(("speedup", _ratio_text(self.speedup) + at))
         return rows
 
     def _certificate_json(self) -> dict[str, object] | None:
@@ -137,7 +153,11 @@ class Improvement:
             "verification": None if self.verification is None else self.verification.as_json(),
             "certificate": self._certificate_json(),
             "speedup": None if self.speedup is None else asdict(self.speedup),
-        }
+        } | ({"classes": [c.as_json() for c in self.classes]} if self.classes else {})
+
+
+def _ratio_text(r: Ratio) -> str:
+    return f"{r.median:.2f} x, {r.confidence:.0%} interval {r.low:.2f} to {r.high:.2f}"
 
 
 def _verification_rows(v: VerifySummary) -> list[tuple[str, str]]:
@@ -171,14 +191,15 @@ class Work:
     report: FileReport
     nest: NestReport
     options: Options
-    plan: kernels.Plan | GpuPlan
+    plan: kernels.Plan | GpuPlan | SeveralPlan
     variables: Mapping[str, int]  # the sizes that are tuned for
     subject: Subject
     bench: Workbench
 
     @property
     def target(self) -> str:
-        return self.plan.target.name if isinstance(self.plan, GpuPlan) else "openmp"
+        plan = self.plan.chosen[0].plan if isinstance(self.plan, SeveralPlan) else self.plan
+        return plan.target.name if isinstance(plan, GpuPlan) else "openmp"
 
     @property
     def size_class(self) -> str:
@@ -203,7 +224,13 @@ def improve(report: FileReport, nest: NestReport, options: Options, stage: str, 
     ``verify``, ``bench`` and ``splice`` take the locked configuration if it was made from this source on
     such a machine, else the cost model's choice.  Raises ``Refusal`` where nothing can be run.
     """
-    work = prepare(report, nest, options)
+    work, result = searched(prepare(report, nest, options), stage, tell)
+    return improvement(work, result, stage)
+
+
+def searched(work: Work, stage: str, tell: Tell) -> tuple[Work, TuneResult]:
+    """What tuning chose for one class of sizes; the work, as it could be done."""
+    options = work.options
     budget = parse_budget(options.config.tune.budget) if stage in ("all", "tune") else Budget(0)
     locked = _locked_point(work) if budget.nothing else None
     space = work.plan.space
@@ -214,12 +241,13 @@ def improve(report: FileReport, nest: NestReport, options: Options, stage: str, 
     result = tuned(work, space, budget, stage, tell)
     if result.problem is not None and result.problem.kind == COMPILE_FAILED:
         # macros of the nest may be undefined behind its function: use their expansion
-        text = SourceFile(report.source.path, report.bare.data)
-        expanded = subjects.preprocessed_nest(work.plan.lifted.nest, text, report.command)
-        subject = subjects.subject_of(work.plan.lifted, text.data, text.path, expanded)
-        again = tuned(replace(work, subject=subject), space, budget, stage, tell)
-        result = again if again.problem is None else result
-    return _improvement(work, result, stage)
+        text = SourceFile(work.report.source.path, work.report.bare.data)
+        expanded = subjects.preprocessed_nest(work.plan.lifted.nest, text, work.report.command)
+        other = replace(work, subject=subjects.subject_of(work.plan.lifted, text.data, text.path, expanded))
+        again = tuned(other, space, budget, stage, tell)
+        if again.problem is None:
+            return other, again
+    return work, result
 
 
 def prepare(
@@ -388,7 +416,7 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
             sizes,
             final,
             estimate=plan.estimate if isinstance(plan, kernels.Plan) else None,
-            start=plan.starts if not budget.nothing else (),
+            start=() if budget.nothing or isinstance(plan, SeveralPlan) else plan.starts,
             quick_cases=quick,
             thorough=thorough,
             settings=settings,
@@ -407,7 +435,7 @@ def _in_data_region(work: Work) -> bool:
     return any(region.span.start <= at < region.span.end for region in work.report.data)
 
 
-def _ladder(plan: kernels.Plan | GpuPlan, variables: Mapping[str, int]) -> list[dict[str, int]]:
+def _ladder(plan: kernels.Plan | GpuPlan | SeveralPlan, variables: Mapping[str, int]) -> list[dict[str, int]]:
     """Sizes to compare on: 0, 1, primes, around tiles; leading dimensions as large as they must be."""
     lifted = plan.lifted
     tried = size_ladder(
@@ -430,7 +458,7 @@ def _store(options: Options) -> Store:
         raise refuse("MDH803", f"the tuning database `{path.name}` cannot be used: {error}") from None
 
 
-def _tiles(plan: kernels.Plan | GpuPlan) -> list[int]:
+def _tiles(plan: kernels.Plan | GpuPlan | SeveralPlan) -> list[int]:
     """Extents around which the ladder of sizes goes: vectors, register tiles, small blocks, host loops'."""
     found = {int(v) for v in plan.default.values() if isinstance(v, int) and 1 < v <= 96}
     loops = iterations.host_loops(plan.lifted.program, plan.params)
@@ -448,7 +476,7 @@ def _quick(ladder: list[dict[str, int]], settings: Settings, threads: int) -> li
 # --------------------------------------------------------------------------- results
 
 
-def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
+def improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
     plan, options = work.plan, work.options
     if result.problem is not None:
         raise Refusal(_problem(result.problem))
@@ -477,22 +505,16 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
         return replace(base, findings=tuple(findings))
     proof = _certificate(work, winner) if stage in _CERTIFIED else None
     refuted = _refuted(work, proof)
-    verdict = _verdict(work, winner, stage)
+    verdict = verdict_on(work, winner, stage)
     spliceable = (not verdict or options.force) and not refuted and work.nest.replaceable
     findings += refuted
     if not options.force:  # with --force the summary's figures say it
         findings += verdict
     part: SplicePart | None = None
-    apart: GpuPart | OpenmpPart | None = None
+    apart: tuple[GpuPart | OpenmpPart, ...] = ()
     if spliceable and stage in ("all", "splice"):
-        after = kernels.after_text(plan.lifted)
-        if isinstance(plan, GpuPlan | OutlinedPlan):
-            apart = plan.part(winner.point)
-            text, call = beside.include(beside.file_name(work.report.source.path, work.target)), apart.call
-        else:
-            kernel = plan.kernel(winner.point)
-            text, call = kernel.text, kernel.call
-        part = splice_part(work.report, plan.lifted.nest, text, call, after)
+        text, call, apart = _spliced(work, winner.point)
+        part = splice_part(work.report, plan.lifted.nest, text, call, kernels.after_text(plan.lifted))
     return replace(
         base,
         configuration=dict(winner.point),
@@ -500,18 +522,46 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
         speedup=winner.ratio if stage != "verify" else None,
         part=part,
         apart=apart,
-        entry=_lock_entry(work, winner),
+        entries=(lock_entry(work, winner),),
         findings=tuple(findings),
         certificate=proof,
     )
 
 
+def _spliced(work: Work, point: Point) -> tuple[str, str, tuple[GpuPart | OpenmpPart, ...]]:
+    """Text of the kernel's region, the call, and what stands in the file beside the source."""
+    plan = work.plan
+    match plan:
+        case SeveralPlan():
+            apart = plan.parts()
+            call = plan.dispatch([p.call for p in apart]) if apart else plan.kernel(point).call
+        case GpuPlan() | OutlinedPlan():
+            apart = (plan.part(point),)
+            call = apart[0].call
+        case _:
+            apart, call = (), plan.kernel(point).call
+    if apart:
+        return beside.include(beside.file_name(work.report.source.path, work.target)), call, apart
+    assert not isinstance(plan, GpuPlan)
+    return plan.kernel(point).text, call, ()
+
+
 def _certificate(work: Work, winner: Winner) -> Certificate | str:
-    if isinstance(work.plan, GpuPlan):
+    if isinstance(work.plan, SeveralPlan):
+        found = [_certificate_of(work, c.plan, c.point) for c in work.plan.chosen]
+        own = [c for c in found if isinstance(c, Certificate)]
+        if len(own) < len(found):
+            return next(c for c in found if isinstance(c, str))
+        return Certificate(tuple(o for c in own for o in c.obligations))
+    return _certificate_of(work, work.plan, winner.point)
+
+
+def _certificate_of(work: Work, chosen: kernels.Plan | GpuPlan, at: Point) -> Certificate | str:
+    if isinstance(chosen, GpuPlan):
         return "it covers stages for the processor"
-    plan, point = work.plan.formed(winner.point)
-    chosen = zip(plan.programs, plan.configurations(point), strict=True)
-    lowered = [lower(program, configuration, plan.machine) for program, configuration in chosen]
+    plan, point = chosen.formed(at)
+    parts = zip(plan.programs, plan.configurations(point), strict=True)
+    lowered = [lower(program, configuration, plan.machine) for program, configuration in parts]
     tiled = plan.kernel(point).tiled
     return certified.certified(plan.lifted.nest, plan.lifted.program, lowered, tiled)
 
@@ -531,7 +581,7 @@ def _problem(outcome: Outcome) -> Diagnostic:
     return Diagnostic("MDH804", f"the nest cannot be run by itself: {outcome.reason}")
 
 
-def _verdict(work: Work, winner: Winner, stage: str) -> list[Finding]:
+def verdict_on(work: Work, winner: Winner, stage: str) -> list[Finding]:
     """Why a verified candidate is not worth splicing."""
     if stage == "verify":
         return []
@@ -557,7 +607,7 @@ def _about(work: Work, code: str, headline: str, notes: tuple[str, ...] = ()) ->
     )
 
 
-def _lock_entry(work: Work, winner: Winner) -> locks.Entry:
+def lock_entry(work: Work, winner: Winner) -> locks.Entry:
     tune_options = work.options.config.tune
     return locks.Entry(
         work.lock_name,

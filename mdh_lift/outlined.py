@@ -30,7 +30,7 @@ class OutlinedPlan(Plan):
     @property
     def name(self) -> str:
         nest = self.lifted.nest
-        return external_name(self.source, nest.function, nest.label)
+        return external_name(self.source, nest.function, nest.label) + self.variant.suffix
 
     @property
     def apart(self) -> bool:

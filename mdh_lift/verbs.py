@@ -465,7 +465,7 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
             nests.append(nest)
             if improvement is not None and improvement.part is not None:
                 session.settle(nest, "MDH501", "MDH502")
-        entries = [i.entry for i in made if i.entry is not None]
+        entries = [entry for i in made for entry in i.entries]
         if entries and (write or stage == "tune"):
             session.attempt(target.path, partial(pipeline.write_lock, settings.lock_path, entries))
         made = _with_neighbours(session, report, settings, made)
@@ -474,8 +474,8 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
             apart: dict[str, list[tuple[LiftedNest, GpuPart | OpenmpPart]]] = {}
             for i in made:
                 lifted = report.nest(i.name).lifted
-                if i.apart is not None and lifted is not None:
-                    apart.setdefault(i.target, []).append((lifted, i.apart))
+                if i.apart and lifted is not None:
+                    apart.setdefault(i.target, []).extend((lifted, part) for part in i.apart)
             splice_parts = partial(pipeline.splice_file, report, parts, settings.force, apart)
             change = session.attempt(target.path, splice_parts)
             if change is not None:
@@ -491,7 +491,7 @@ def _with_neighbours(
     They were accepted before, so their speed is no matter; where one cannot be made again, those that share
     the file with it are left as they are.
     """
-    for kind in {i.target for i in made if i.apart is not None}:
+    for kind in {i.target for i in made if i.apart}:
         name = beside.file_name(report.source.path, kind)
         known = {i.name for i in made}
         there = [n for n in report.nests if n.name not in known and name in beside.included(n.regions)]
@@ -499,7 +499,7 @@ def _with_neighbours(
         config = msgspec.structs.replace(settings.config, tune=tune_for)
         forced = replace(settings, config=config, force=True)
         again = [_improved(session, report, n, forced, "splice") for n in there]
-        found = [i for i in again if i is not None and i.apart is not None]
+        found = [i for i in again if i is not None and i.apart]
         made = made + found if len(found) == len(there) else [i for i in made if i.target != kind]
     return made
 
@@ -515,9 +515,9 @@ def _improved(
     if not nest.replaceable and stage in ("all", "tune", "splice"):
         return None  # MDH414 is among its findings
     with progress(session, nest.name) as tell:
-        from mdh_lift import improve
+        from mdh_lift import several
 
-        work = partial(improve.improve, report, nest, options, stage, tell)
+        work = partial(several.improve, report, nest, options, stage, tell)
         improvement = session.attempt(report.source.path, work)
     if improvement is not None:
         session.findings += improvement.findings
