@@ -62,6 +62,8 @@ class Session:
     build_dir: str = ""
     config_file: str | None = None
     isolated: bool = False
+    locked: bool = False
+    frozen: bool = False
     compile_words: list[str] | None = None
 
     findings: list[Finding] = field(default_factory=list)
@@ -87,6 +89,8 @@ class Session:
         force: bool = False,
         resume: bool = True,
         replay: bool = False,
+        fingerprint: str | None = None,
+        nearest: bool = False,
         target: str | None = None,
     ) -> Options:
         """Options for one file: its configuration with the command line over it."""
@@ -112,6 +116,10 @@ class Session:
             force,
             resume,
             replay,
+            fingerprint or "",
+            nearest,
+            self.locked or self.frozen,
+            self.frozen,
         )
 
     def config_file_of(self, path: str) -> Path | None:

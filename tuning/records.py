@@ -133,6 +133,10 @@ class SearchRecord:
         return min(self.original, default=math.nan)
 
     @property
+    def winning_point(self) -> dict[str, Any] | None:
+        return dict(json.loads(self.winner)) if self.winner else None
+
+    @property
     def winning_step(self) -> Step | None:
         """The last step in which the winner was timed."""
         own = [s for s in self.steps if s.configuration == self.winner and s.ok]

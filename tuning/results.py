@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from dataclasses import dataclass
 
 from lowering.point import Point
@@ -60,8 +61,13 @@ class TuneResult:
         return tuple(e for e in self.evaluations if e.outcome.kind == WRONG_RESULT)
 
 
+_COMMENT = re.compile(r'/\*.*?\*/|//[^\n]*|("(?:\\.|[^"\\])*")', re.DOTALL)
+
+
 def text_hash(candidate: Candidate) -> str:
+    """Hash of the generated code; its comments do not count, in which places in the source are named."""
     text = "\0".join((candidate.kernel_text, candidate.call, candidate.after))
     if candidate.unit:
         text += "\0" + candidate.unit
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    code = _COMMENT.sub(lambda found: found[1] or " ", text)
+    return hashlib.sha256(code.encode()).hexdigest()[:16]

@@ -187,6 +187,11 @@ class Store:
         with self._told(), self._threads:
             yield self._connection
 
+    def vacuum(self) -> None:
+        """Give the space of what was removed back."""
+        with self._writing():
+            self._connection.execute("VACUUM")
+
     def close(self) -> None:
         self._connection.close()
 

@@ -26,8 +26,10 @@ from tuning.harness import ORIGINAL_ONLY, Candidate, Subject
 from tuning.measure import measure, run_bench
 from tuning.race import race
 from tuning.records import IN_TURN, RACE, SEARCH, VERIFICATION, SearchRecord, Step, low_quantile
-from tuning.replay import ReplayError, diagnostics_json, replayed, verification_json
-from tuning.results import TuneResult, Winner, text_hash
+from tuning.replay import diagnostics_json, verification_json
+from tuning.results import TuneResult as TuneResult
+from tuning.results import Winner as Winner
+from tuning.results import text_hash as text_hash
 from tuning.runner import (
     DECLINED,
     HARNESS_FAILED,
@@ -68,7 +70,6 @@ class Settings:
     style: str = "sum"
     bitwise: bool = False
     resume: bool = True
-    replay: bool = False
     resident: bool = False
     final_seconds: float = 3.0
     final_rounds: int = 7
@@ -422,8 +423,6 @@ def tune(
     ``make_candidate`` may raise ``Refusal`` or ``ValueError`` where there is no code for a point.  With
     budget 0, or without Kernel Tuner (MDH605 among the diagnostics), the cost model's choice is taken.
     """
-    if settings.replay:
-        return _replay(make_candidate, settings, store, context)
     ran = reference(bench, subject, sizes, settings)
     if ran.kind == ORIGINAL_FAILED and "SIGFPE" in ran.reason and settings.style != "positive":
         settings = replace(settings, style="positive")
@@ -469,22 +468,6 @@ def _finished(
             "measured": winner.measurement.outcome.kind,
         }
     return tuner.store.finish(tuner.search, **results)
-
-
-def _replay(
-    make: MakeCandidate, settings: Settings, store: Store | None, context: Context | None
-) -> TuneResult:
-    """The newest finished search of this context, with these settings.  Raises ``ReplayError``."""
-    if store is None or context is None:
-        raise ReplayError("no database to replay from")
-    shared = {n: getattr(context, n) for n in ("source_hash", "fingerprint", "size_class", "flags", "target")}
-    records = store.searches(
-        context.nest, compiler=context.compiler, seed=context.seed, budget=str(settings.budget), **shared
-    )
-    fitting = [r for r in records if r.finished and r.strategy in (settings.shown_strategy, MODEL)]
-    if not fitting:
-        raise ReplayError("no such search is recorded")
-    return replayed(fitting[-1], make)
 
 
 def _quick_cases(sizes: Mapping[str, int | float], threads: int, settings: Settings) -> list[Case]:
