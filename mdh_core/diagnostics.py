@@ -91,6 +91,12 @@ CODES: dict[str, Code] = _rows(
     ("MDH508", "warning", "nothing is spliced here", "The file holds no generated region, so there is nothing to revert.", 0),
     ("MDH509", "error", "generated region is damaged", "The markers of a generated region do not match; restore the file from version control.", 2),
     ("MDH510", "error", "nothing is put into Python files", "The decorator `@mdh` makes, verifies and loads the kernel of a Python function when the function is called; the file stays as it is. `check`, `show`, `emit` and `status` take Python files; tuning, verifying, measuring and splicing by the command are for C.", 2),
+    ("MDH511", "error", "lock file cannot be read", "The lock file is no file, is damaged, holds the marks of a merge conflict, or was written by a later version. Restore it from version control, or merge it by hand: entries of different nests do not depend on each other.", 2),
+    ("MDH520", "error", "lock file would change", "With `--locked` or `--frozen` the lock file must hold already what the run would write: an entry for each nest on this machine, made from the nest as it is, of which this version generates the same code. Nothing was written."),
+    ("MDH521", "error", "tuning database cannot be used", "The database is damaged, is of another program or of a later version, is locked for a minute, or cannot be written. It was left as it is. Moved away, it is made anew; what was chosen is in the lock file.", 2),
+    ("MDH522", "error", "not known to be verified on this machine", "With `--frozen` nothing is compiled and nothing runs, so only code is put in place of which the tuning database says that it was compiled, run and compared on a machine with this fingerprint."),
+    ("MDH523", "error", "nothing to replay", "`--replay` takes the result of a recorded search with the same nest, sizes, target, seed, strategy and budget, on this machine or on the one that `--fingerprint` names. The code that is generated now must be the recorded one."),
+    ("MDH524", "error", "file holds no records of searches", "`db import` reads what `db export --as json` writes, and takes over all of a file or nothing. A record whose id is not that of its content was changed.", 2),
     # 6xx tuning
     ("MDH603", "warning", "no speedup", "The best version found is not reliably faster than the original (lower bound of the 95 % interval), so the source is left alone. `--force` splices all the same.", 1),
     ("MDH604", "warning", "measurements are too noisy", "The measured times vary too much to call one version faster.", 4),
@@ -98,6 +104,8 @@ CODES: dict[str, Code] = _rows(
     ("MDH606", "warning", "candidate was rejected", "A configuration failed to compile, crashed, took too long or gave a wrong result; it is recorded with its reason and never spliced.", 0),
     ("MDH607", "error", "no candidate survived", "Every configuration that was tried failed; the original is kept."),
     ("MDH608", "error", "configuration is not legal", "A configuration that was given by hand breaks a constraint: of the tuning parameters, or of what a GPU's shared memory needs. A swizzle, for example, must put every cell into a place of its own."),
+    ("MDH613", "warning", "configuration of another machine", "Nothing was tuned for this machine, so the configuration that was chosen on the most similar one is taken: same system, instruction set and target, then the nearest by instructions, threads and caches. It was compiled, compared and measured here like any other; only a search says whether there is a better one.", 0),
+    ("MDH614", "info", "search starts from another machine's choice", "Nothing was tuned for this machine before; what was chosen on the most similar one is among the first configurations that the search tries.", 0),
     # 7xx wrong result
     ("MDH701", "error", "wrong result", "The emitted code and the original disagree. It is never spliced. Please report this with the nest.", 3),
     ("MDH702", "error", "certificate is refuted", "An obligation of the certificate has a counterexample: the lifted steps or their stages do not do what the nest does. The code is never spliced. Please report this with the nest.", 3),

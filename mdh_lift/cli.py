@@ -95,6 +95,8 @@ def global_options() -> list[click.Option]:
             help="Splice only above this ratio (1.05).",
         ),
         option("--style", type=click.Choice(STYLES), help="How the result stands in the source."),
+        option("--locked", is_flag=True, help="Fail if the lock file would change."),
+        option("--frozen", is_flag=True, help="--locked, and neither compile nor run anything."),
         option(
             "--accept",
             metavar="scop,omp,acc",
@@ -186,6 +188,12 @@ def verb(name: str, **settings: object) -> Callable[[Callable[..., object]], cli
     return cli.command(name, **settings)
 
 
+def _frozen_forbids(ctx: click.Context) -> None:
+    """For verbs that can do nothing else than compile and run."""
+    if _session(ctx).frozen:
+        raise click.UsageError(f"`--frozen` forbids to compile and run, which `{ctx.info_name}` is for")
+
+
 paths = click.argument("paths", nargs=-1, metavar="[PATH[::FUNCTION[::LABEL]]]...")
 write = click.option("-w", "--write", is_flag=True, help="Write the files instead of printing a diff.")
 force = click.option("--force", is_flag=True, help="Overwrite edited regions; splice without a speedup.")
@@ -204,6 +212,8 @@ def search_options(command: Callable[..., object]) -> Callable[..., object]:
             click.option("--strategy", type=click.Choice(["auto", *STRATEGIES]), help="Search strategy."),
             click.option("--resume/--no-resume", default=True, help="Use what the database knows."),
             click.option("--replay", is_flag=True, help="Take all results from the database; run nothing."),
+            click.option("--fingerprint", metavar="NAME", help="Replay what this machine class measured."),
+            click.option("--nearest", is_flag=True, help="Take a similar machine's choice, do not search."),
         ]
     ):
         command = option(command)
@@ -282,6 +292,7 @@ def tune(ctx: click.Context, /, **arguments: object) -> None:
 @click.pass_context
 def verify(ctx: click.Context, /, **arguments: object) -> None:
     """Compare the original with the emitted code on many sizes and inputs."""
+    _frozen_forbids(ctx)
     ctx.exit(verbs.verify(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
@@ -291,6 +302,7 @@ def verify(ctx: click.Context, /, **arguments: object) -> None:
 @click.pass_context
 def bench(ctx: click.Context, /, **arguments: object) -> None:
     """Measure original and result again, paired and interleaved; the ratio with its interval."""
+    _frozen_forbids(ctx)
     ctx.exit(verbs.bench(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
@@ -362,6 +374,100 @@ def version(ctx: click.Context) -> None:
 def doctor(ctx: click.Context) -> None:
     """What mdh-lift finds on this machine."""
     ctx.exit(verbs.doctor(_session(ctx)))
+
+
+# --------------------------------------------------------------------------- the database
+
+
+class VerbGroup(click.Group):
+    """A verb with verbs of its own, which take the global options."""
+
+    command_class = Verb
+
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+@cli.group("db", cls=VerbGroup, params=global_options(), context_settings=_HELP)
+def db() -> None:
+    """The tuning database: look at it, hand it on, tidy up."""
+
+
+def db_verb(name: str) -> Callable[[Callable[..., object]], click.Command]:
+    """A verb of ``db``; its function has the name in ``mdh_lift.db`` that it runs."""
+
+    def made(function: Callable[..., object]) -> click.Command:
+        def run(**arguments: object) -> None:
+            from mdh_lift import db as database
+
+            ctx = click.get_current_context()
+            verb = getattr(database, function.__name__.removeprefix("db_"))
+            ctx.exit(verb(_session(ctx), arguments.pop("database"), **arguments))
+
+        run.__doc__ = function.__doc__
+        run.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+        place = click.option("--database", metavar="FILE", help="Default: as the configuration says.")
+        return db.command(name)(place(run))
+
+    return made
+
+
+def _age(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    from mdh_lift.db import parse_age
+
+    try:
+        return None if value is None else parse_age(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+nest_names = click.argument("nests", nargs=-1, metavar="[[PATH::]FUNCTION::LABEL]...")
+
+
+@db_verb("list")
+@nest_names
+def db_show_list() -> None:
+    """One line per nest, machine and size: searches, best time, speedup."""
+
+
+@db_verb("show")
+@nest_names
+def db_show() -> None:
+    """What the searches of nests were, and what came of them."""
+
+
+@db_verb("export")
+@nest_names
+@click.option("--as", "form", type=click.Choice(["json", "csv", "t4", "kernel-tuner"]), default="json")
+@click.option("--record", metavar="ID", help="Only this search.")
+def db_export() -> None:
+    """Write searches out: all their evaluations, failed ones included; -o names the file."""
+
+
+@db_verb("import")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+def db_import_file() -> None:
+    """Take over what `db export --as json` wrote; `-` reads standard input."""
+
+
+@db_verb("merge")
+@click.argument("others", nargs=-1, required=True, metavar="DATABASE...")
+def db_merge() -> None:
+    """Take over the searches of other databases, which stay as they are."""
+
+
+@db_verb("prune")
+@click.option("--older-than", metavar="90d", callback=_age, help="Searches begun before that (h, d, w).")
+@click.option("--gone", is_flag=True, help="Searches and lock entries of nests that no longer exist.")
+@click.option("--other-versions", is_flag=True, help="Searches by other versions of mdh-lift.")
+@click.option("-w", "--write", "--yes", is_flag=True, help="Remove them; else it is only said what would go.")
+def db_prune() -> None:
+    """Remove searches that no lock entry refers to; say which."""
+
+
+@db_verb("vacuum")
+def db_vacuum() -> None:
+    """Make the file as small as what is in it."""
 
 
 def main() -> None:

@@ -141,7 +141,7 @@ class GpuPlan:
                 reason = f"there is no instruction called `{c.instruction}`"
             if reason is not None and point != self.default:
                 raise refuse("MDH608", f"the configuration is not legal: {reason}", nest.directive_span)
-        configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())
+        configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in sorted(point.items()))
         request = KernelRequest(
             self.name,
             f"{nest.function}::{nest.label}",

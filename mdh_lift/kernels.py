@@ -329,7 +329,7 @@ class Plan:
             plan, point = self.formed(point)
             return plan.kernel(point, described)
         nest = self.lifted.nest
-        configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())
+        configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in sorted(point.items()))
         return emit_openmp(
             KernelRequest(
                 self.name,

@@ -68,6 +68,10 @@ class Options:
     resume: bool = True  # use what the database knows
     replay: bool = False  # take all results from the database
     style: str = ""  # inline, outline; empty: as it is, else what the configuration says
+    fingerprint: str = ""  # of the machine whose results are replayed; empty: this one, or the only one
+    nearest: bool = False  # take the choice of a similar machine instead of a search
+    locked: bool = False  # the lock file must not change
+    frozen: bool = False  # and nothing may be compiled or run
 
     @property
     def target(self) -> str:
@@ -528,10 +532,16 @@ def splice_part(
 
 
 def write_lock(path: Path, entries: Sequence[locks.Entry]) -> bool:
-    """Put what was chosen into the lock file; False where it already says so.  Raises ``Refusal`` MDH803."""
+    """Put what was chosen into the lock file; False where it already says so.
+
+    Raises ``Refusal`` MDH511, MDH803.
+    """
     try:
         return locks.update(path, entries)
-    except (locks.LockError, OSError) as error:
+    except locks.LockError as error:
+        raise refuse("MDH511", f"the lock file cannot be read: {error}", file=str(path),
+                     help=error.help) from None  # fmt: skip
+    except OSError as error:
         raise refuse("MDH803", f"`{path}` cannot be written: {error}", file=str(path)) from None
 
 

@@ -63,6 +63,8 @@ class Session:
     build_dir: str = ""
     config_file: str | None = None
     isolated: bool = False
+    locked: bool = False
+    frozen: bool = False
     compile_words: list[str] | None = None
 
     findings: list[Finding] = field(default_factory=list)
@@ -88,6 +90,8 @@ class Session:
         force: bool = False,
         resume: bool = True,
         replay: bool = False,
+        fingerprint: str | None = None,
+        nearest: bool = False,
         target: str | None = None,
     ) -> Options:
         """Options for one file: its configuration with the command line over it."""
@@ -114,6 +118,10 @@ class Session:
             resume,
             replay,
             self.style,
+            fingerprint or "",
+            nearest,
+            self.locked or self.frozen,
+            self.frozen,
         )
 
     def config_file_of(self, path: str) -> Path | None:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # what runs code is imported when it is asked for: `check` st
     from lifter.lift import LiftedNest
     from lowering.device import Device
     from mdh_lift.improve import Improvement
+    from tuning.lock import Entry
 
 STDIN = "<stdin>"
 
@@ -466,7 +467,10 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
             if improvement is not None and improvement.part is not None:
                 session.settle(nest, "MDH501", "MDH502")
         entries = [entry for i in made for entry in i.entries]
-        if entries and (write or stage == "tune"):
+        if settings.locked:
+            kept = session.attempt(target.path, partial(_as_locked, settings, entries))
+            made = made if kept else []
+        elif entries and (write or stage == "tune"):
             session.attempt(target.path, partial(pipeline.write_lock, settings.lock_path, entries))
         made = _with_neighbours(session, report, settings, made)
         parts = [i.part for i in made if i.part is not None]
@@ -481,6 +485,14 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
             if change is not None:
                 apply(session, change, write)
     return session.finish(content_of(session, nests, details))
+
+
+def _as_locked(settings: Options, entries: Sequence[Entry]) -> bool:
+    """True; a refusal (MDH520) where the lock file would change."""
+    from mdh_lift import recorded
+
+    recorded.expect_entries(settings, entries)
+    return True
 
 
 def _with_neighbours(
