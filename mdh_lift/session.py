@@ -23,7 +23,7 @@ from mdh_lift import config as configuration
 from mdh_lift import report_data, report_text
 from mdh_lift.compile_command import DatabaseError, from_words
 from mdh_lift.config import Config, ConfigurationError
-from mdh_lift.files import Change, read_source, source_files
+from mdh_lift.files import Change, read_source, source_files, write_output
 from mdh_lift.findings import Finding, exit_status, in_order
 from mdh_lift.pipeline import FileReport, NestReport, Options
 from mdh_lift.version import VERSION
@@ -241,9 +241,10 @@ class Session:
             click.echo(data, nl=False)
             return
         try:
-            Path(self.output).write_bytes(data)
-        except OSError as error:
-            raise click.UsageError(f"cannot write {self.output}: {error.strerror}") from None
+            write_output(self.output, data)
+        except (OSError, RuntimeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise click.UsageError(f"cannot write {self.output}: {reason}") from None
 
     def footer(self, findings: Sequence[Finding], hidden: int) -> str:
         """What was looked at, in one line."""
