@@ -3,7 +3,7 @@
    fault_arm(root, at, error, mode)   from now on calls are counted; root: absolute, without links
        mode 0 the call `at` fails with `error`     1 it and all that follow, but not those that remove
             2 SIGKILL before it                    3 SIGKILL after it
-            4 half of a write is done, then SIGKILL (other calls: as 2)
+            4 half of a write is done, then SIGKILL (other calls: nothing)
             5 half of a write is done, the next write fails with `error` (other calls: as 0)
    fault_count()                      calls so far;  fault_name(): of the call `at`, or empty */
 #define _GNU_SOURCE
@@ -75,7 +75,7 @@ static int strikes(const char *what, int removes)
     }
     if (count == at)
         snprintf(name, sizeof name, "%s", what);
-    if (count == at && (mode == 2 || mode == 4))
+    if (count == at && mode == 2)
         kill(getpid(), SIGKILL);
     if ((mode == 0 || mode == 5) && count == at) {
         errno = error;

@@ -112,6 +112,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH825", "warning", "edit was interrupted", "A run was killed while it wrote a source and the files beside it. The next run that writes finishes the edit; where a file was changed since, all files stay as they are."),
     ("MDH826", "info", "interrupted edit was finished", "A run was killed while it wrote a source and the files beside it; what it had begun was carried out before anything else.", 0),
     ("MDH827", "error", "another run edits the file", "Another run is writing this source and the files beside it; nothing was changed. Run the command again.", 2),
+    ("MDH828", "error", "operating system refuses", "A file, a directory or the tuning database could not be used: the disk is full, permission is missing, a device fails, or a limit of the system is reached. Sources are as they were; what the database had before is still there.", 2),
     # 9xx internal
     ("MDH901", "error", "internal error", "mdh-lift has a bug. The nest was left alone.", 101),
 )  # fmt: skip

@@ -79,7 +79,13 @@ def _begin(change: Change, parts: tuple[Change, ...]) -> Path:
         ]
         content = {"schema_version": 1, "writer": os.getpid(), "machine": this_machine(), "changes": entries}
         sweep(journal.parent)
-        replace_file(journal, json.dumps(content).encode(), new=True)
+        try:
+            replace_file(journal, json.dumps(content).encode(), new=True)
+        except FileExistsError:
+            raise
+        except OSError:
+            _end(journal)  # it may be there already
+            raise
     except FileExistsError:
         raise Refusal(Diagnostic(
             "MDH827", f"`{change.path}` is being edited by another run", change.path,

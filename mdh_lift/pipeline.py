@@ -517,7 +517,8 @@ def write_lock(path: Path, entries: Sequence[locks.Entry]) -> bool:
     try:
         return locks.update(path, entries)
     except (locks.LockError, OSError) as error:
-        raise refuse("MDH803", f"`{path}` cannot be written: {error}", file=str(path)) from None
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise refuse("MDH803", f"`{path}` cannot be written: {reason}", file=str(path)) from None
 
 
 def call_offset(data: bytes, nest: LoopNest) -> int:
