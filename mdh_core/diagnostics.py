@@ -116,6 +116,11 @@ CODES: dict[str, Code] = _rows(
     ("MDH804", "error", "nest cannot be run by itself", "The verification harness could not build inputs for this nest, so nothing can be verified and nothing is spliced."),
     ("MDH805", "error", "no compiler for the target", "Files for CUDA are compiled by nvcc, or by what the environment variable CUDACXX names; files for OpenCL need its headers and its loader.", 4),
     ("MDH806", "error", "no device for the target", "The emitted code can be printed (`emit`), but neither run nor compared here, so nothing is tuned, verified or spliced. For OpenCL, MDH_OPENCL_DEVICE is the number of the device, 0 if it is not set.", 4),
+    ("MDH824", "error", "project names a compiler that is not started", "A compile database or a configuration file comes with the sources, so it may not choose which program runs: only a C compiler by its usual name (cc, gcc, clang, icx, with a target before and a version behind), found in an absolute directory of PATH or given by an absolute path, outside of the project. For reading, the compiler of this machine is used instead, which is a warning; what compiles and runs stops. A compiler that you name after `--` is used as it is.", 2),
+    ("MDH825", "warning", "edit was interrupted", "A run was killed while it wrote a source and the files beside it. The next run that writes finishes the edit; where a file was changed since, all files stay as they are."),
+    ("MDH826", "info", "interrupted edit was finished", "A run was killed while it wrote a source and the files beside it; what it had begun was carried out before anything else.", 0),
+    ("MDH827", "error", "another run edits the file", "Another run is writing this source and the files beside it; nothing was changed. Run the command again.", 2),
+    ("MDH828", "error", "operating system refuses", "A file, a directory or the tuning database could not be used: the disk is full, permission is missing, a device fails, or a limit of the system is reached. Sources are as they were; what the database had before is still there.", 2),
     # 9xx internal
     ("MDH901", "error", "internal error", "mdh-lift has a bug. The nest was left alone.", 101),
 )  # fmt: skip

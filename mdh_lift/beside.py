@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mdh_core.diagnostics import Diagnostic, refuse
-from mdh_lift.files import Change, remove, write_atomic
+from mdh_lift.files import Change, read_source, remove, write_atomic
 from mdh_lift.splice import Region
 
 if TYPE_CHECKING:  # `check` emits nothing
@@ -69,7 +69,7 @@ def files(source: str, file: GpuFile | OpenmpFile, target: str, force: bool = Fa
     changes = []
     for suffix, text in texts.items():
         path = Path(source).with_name(file.name + suffix)
-        old = path.read_bytes() if path.exists() else None
+        old = _content(path)
         if old is not None:
             _refuse_foreign(path, old, source)
             if not force and _state(old) == "edited":
@@ -85,10 +85,8 @@ def without(source: str, names: Iterable[str]) -> list[Change]:
     for name in names:
         for suffix in _SUFFIXES:
             path = Path(source).with_name(name + suffix)
-            if not path.exists():
-                continue
-            old = path.read_bytes()
-            if _origin(old) == word(Path(source).name):
+            old = _content(path)
+            if old is not None and _origin(old) == word(Path(source).name):
                 changes.append(Change(str(path), old, None))
     return changes
 
@@ -99,7 +97,7 @@ def faults(source: str, regions: Sequence[Region]) -> list[Diagnostic]:
     for name, target in included(regions).items():
         for suffix in (suffix_of(target), ".h"):
             path = Path(source).with_name(name + suffix)
-            data = path.read_bytes() if path.exists() else None
+            data = _content(path)
             if data is None or _origin(data) != word(Path(source).name):
                 found.append(Diagnostic(
                     "MDH501", f"splice is stale: `{path.name}` is missing", source,
@@ -125,6 +123,11 @@ def write(change: Change, source: str) -> None:
         remove(change.path, change.old)
     else:
         write_atomic(change.path, change.new, change.old, like=source)
+
+
+def _content(path: Path) -> bytes | None:
+    """The bytes of a file; None where there is none.  Raises ``Refusal`` MDH001."""
+    return read_source(str(path)).data if path.exists() else None
 
 
 # --------------------------------------------------------------------------- the last line

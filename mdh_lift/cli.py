@@ -22,7 +22,8 @@ from lifter.annotations import TARGETS
 from lowering.device import DEVICES
 from mdh_core.diagnostics import CODES
 from mdh_lift import verbs
-from mdh_lift.config import STYLES
+from mdh_lift.compile_command import DatabaseError
+from mdh_lift.config import STYLES, ConfigurationError
 from mdh_lift.session import FORMATS, Session
 from mdh_lift.version import VERSION
 from tuning.budget import STRATEGIES, parse_budget
@@ -157,6 +158,8 @@ class MainCommand(click.Group):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(130)
+        except (ConfigurationError, DatabaseError) as error:
+            raise click.UsageError(str(error), ctx) from None
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise

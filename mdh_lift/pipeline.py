@@ -28,7 +28,7 @@ from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import LoopNest
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.source import NO_SPAN, SourceFile, Span
-from mdh_lift import beside, compile_command, macros
+from mdh_lift import beside, compile_command, journal, macros
 from mdh_lift.config import Config
 from mdh_lift.files import Change, is_python, read_source
 from mdh_lift.findings import Finding
@@ -163,6 +163,8 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
     kept = [(region, problems_of(region, lifted)) for region in result.regions]
     told = [d for _, problems in kept for d in problems]
     findings = [place.finding(d) for d in (*result.diagnostics, *told)]
+    half_done = journal.interrupted(source.path)
+    findings += [Finding(half_done)] if half_done is not None else []
     data = tuple(region for region, problems in kept if not problems)
     if not any(f.diagnostic.severity == "error" for f in findings):
         names = {region_name(short_name(n.name)) for n in nests}
@@ -542,7 +544,8 @@ def write_lock(path: Path, entries: Sequence[locks.Entry]) -> bool:
         raise refuse("MDH511", f"the lock file cannot be read: {error}", file=str(path),
                      help=error.help) from None  # fmt: skip
     except OSError as error:
-        raise refuse("MDH803", f"`{path}` cannot be written: {error}", file=str(path)) from None
+        reason = (error.strerror or str(error)).lower()
+        raise refuse("MDH803", f"`{path}` cannot be written: {reason}", file=str(path)) from None
 
 
 def call_offset(data: bytes, nest: LoopNest) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import platform
 import sys
 import time
@@ -23,7 +24,7 @@ from mdh_lift import config as configuration
 from mdh_lift import report_data, report_text
 from mdh_lift.compile_command import DatabaseError, from_words
 from mdh_lift.config import Config, ConfigurationError
-from mdh_lift.files import Change, read_source, source_files
+from mdh_lift.files import Change, read_source, source_files, write_output
 from mdh_lift.findings import Finding, exit_status, in_order
 from mdh_lift.pipeline import FileReport, NestReport, Options
 from mdh_lift.version import VERSION
@@ -170,7 +171,10 @@ class Session:
         except (click.ClickException, click.exceptions.Exit, KeyboardInterrupt):
             raise
         except Exception as error:
-            self.crashed(error, path)
+            if (reason := _of_the_system(error)) is None:
+                self.crashed(error, path)
+            else:
+                self.findings.append(Finding(Diagnostic("MDH828", reason, path)))
         return None
 
     def crashed(self, error: Exception, path: str = "") -> None:
@@ -251,9 +255,10 @@ class Session:
             click.echo(data, nl=False)
             return
         try:
-            Path(self.output).write_bytes(data)
-        except OSError as error:
-            raise click.UsageError(f"cannot write {self.output}: {error.strerror}") from None
+            write_output(self.output, data)
+        except (OSError, RuntimeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise click.UsageError(f"cannot write {self.output}: {reason}") from None
 
     def footer(self, findings: Sequence[Finding], hidden: int) -> str:
         """What was looked at, in one line."""
@@ -269,6 +274,24 @@ class Session:
         if hidden and not self.quiet:
             parts.append(f"{_count(hidden, 'note')} not shown (-v)")
         return f"{', '.join(parts)}; {time.monotonic() - self.started:.2f} s"
+
+
+_SYSTEM = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EINTR),
+    *(errno.ENOLCK, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENAMETOOLONG, errno.ELOOP),
+    *(errno.ENODEV, errno.EFBIG, errno.ESTALE, errno.ENOTDIR, errno.EISDIR, errno.ENXIO),
+)
+
+
+def _of_the_system(error: Exception) -> str | None:
+    """What the operating system (or the database, because of it) did not do; None where the fault is ours."""
+    if isinstance(error, OSError) and error.errno in _SYSTEM:
+        name = f"`{error.filename}`: " if error.filename is not None else ""
+        return f"{name}{(error.strerror or str(error)).lower()}"
+    module = type(error).__module__
+    if module in ("sqlite3", "tuning.store") and not isinstance(error, AssertionError):
+        return f"the tuning database cannot be used: {error}"
+    return None
 
 
 def _source_of(path: str) -> SourceFile | None:

@@ -24,9 +24,10 @@ from frontend_c.preprocess import find_compiler
 from lifter.describe import to_json
 from mdh_core.diagnostics import CODES, Code, Refusal, refuse
 from mdh_core.source import SourceFile
-from mdh_lift import beside, pipeline, report_data, report_text
+from mdh_lift import beside, journal, pipeline, report_data, report_text
 from mdh_lift import config as configuration
 from mdh_lift.files import Change, is_python
+from mdh_lift.findings import Finding
 from mdh_lift.pipeline import FileReport, NestReport, Options, short_name
 from mdh_lift.session import Session, Target
 from mdh_lift.version import VERSION
@@ -118,21 +119,20 @@ def content_of(
 def apply(session: Session, change: Change, write: bool) -> None:
     """Write a change or print it as a diff; a diff that is not written is a finding (exit status 1)."""
     session.findings += change.findings
-    for part in change.all:
-        if not write:
+    if not write:
+        for part in change.all:
             session.diff(part)
             session.statuses.append(1)
             session.counts["would change"] += 1
-            continue
+        return
+    session.counts["written"] += session.attempt(change.path, partial(journal.make, change)) or 0
 
-        def replaced(part: Change = part) -> bool:
-            beside.write(part, change.path)
-            return True
 
-        done = session.attempt(part.path, replaced)
-        session.counts["written"] += bool(done)
-        if not done:  # what follows needs it
-            return
+def finish_edits(session: Session, paths: Sequence[str]) -> bool:
+    """Before files are read to be written: finish what a killed run left half done.  False: one cannot be."""
+    told = [d for path in dict.fromkeys(t.path for t in session.targets(paths)) for d in journal.finish(path)]
+    session.findings += [Finding(d) for d in told]
+    return not any(d.severity == "error" for d in told)
 
 
 # --------------------------------------------------------------------------- look
@@ -344,6 +344,8 @@ def _finish_quietly(session: Session) -> int:
 
 
 def revert(session: Session, paths: Sequence[str], write: bool) -> int:
+    if write and not finish_edits(session, paths):
+        return session.finish({"nests": [], "diagnostics": [f.as_json() for f in session.findings]})
     for target in session.targets(paths):
         if is_python(target.path) and not target.named:
             continue
@@ -454,6 +456,8 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
     """Tune, verify, measure or splice, as far as the stage says, and tell what came of it."""
     nests: list[NestReport] = []
     details: dict[str, dict[str, object]] = {}
+    if write and not finish_edits(session, paths):
+        return session.finish(content_of(session, nests, details))
     for target, report, own in reports_of(session, paths, only_c=True, **options):
         settings = session.options(target.path, **options)
         made: list[Improvement] = []

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tuning import runner
+from tuning.processes import TIMED_OUT
 from tuning.records import RACE, SEARCH, RecordError, SearchRecord, Step, from_json, to_json
 
 KIND = "mdh-lift tuning records"
@@ -33,7 +34,7 @@ _COLUMNS = (
 _T4 = {
     runner.OK: "correct",
     runner.CUT_OFF: "timeout",  # slower than a multiple of the best: it was stopped
-    runner.TIMED_OUT: "timeout",
+    TIMED_OUT: "timeout",
     runner.COMPILE_FAILED: "compile",
     runner.WRONG_RESULT: "correctness",
     runner.NOT_GENERATED: "constraints",

@@ -12,12 +12,13 @@ import fcntl
 import functools
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from mdh_core.replacing import replace_file, sweep
 
 if TYPE_CHECKING:
     from tuning.measure import Ratio
@@ -160,29 +161,9 @@ def write(path: Path, lock: Lock) -> bool:
         if path.read_bytes() == data:
             return False
     path = path.resolve()  # never replace a symbolic link by a file
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-            os.fchmod(out.fileno(), path.stat().st_mode & 0o7777 if path.exists() else 0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        raise
-    _sync_directory(path.parent)
+    sweep(path.parent)
+    replace_file(path, data, path.stat() if path.exists() else None)
     return True
-
-
-def _sync_directory(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def update(path: Path, entries: Iterable[Entry]) -> bool:
