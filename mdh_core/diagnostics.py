@@ -84,9 +84,18 @@ CODES: dict[str, Code] = _rows(
     ("MDH417", "error", "name means something else on a GPU", "Names of the nest stand in the kernels as they are. One is a word of CUDA C++ or OpenCL C, or a variable of the generated host function."),
     ("MDH418", "error", "data directive does not fit", "`#pragma mdh data copy(A)` stands before a compound statement `{ ... }`, outside of nests, and names arrays or pointers that are declared before it."),
     ("MDH419", "error", "arrays cannot stay on the device", "In the statement of a data directive the newest values of its arrays are in the memory of a GPU. Between the nests, the host may copy and exchange pointers to them, but neither use an element, nor hand them to a function; the statement is left at its end only; and what a nest writes is copied out or said not to be needed."),
+    ("MDH420", "error", "comment for mdh-lift cannot be read", "A finding is ignored by `// mdh-lift: ignore[MDH214] reason` on its line or alone on the line before, or there with the directive of its nest. Codes and reason are required; without them nothing is ignored."),
+    ("MDH421", "error", "unknown code in a comment for mdh-lift", "The comment names a code that no diagnostic has; `mdh-lift codes` lists all."),
+    ("MDH422", "warning", "nothing is ignored by a comment", "The comment ignores a code that is not reported there any more. Remove it, so that it does not hide what comes later. Codes that only `tune`, `verify` and their like report are left alone.", 0),
+    ("MDH423", "error", "diagnostic cannot be ignored", "What says that something could not be done, or was wrong, is always told: input and output, damaged regions, wrong results, the environment, internal errors (every code with an exit status of 2 or more)."),
+    ("MDH424", "info", "baseline lists what is not reported any more", "The baseline file allows findings that are gone. `mdh-lift check --write-baseline` writes it anew, so that they cannot come back.", 0),
     # 5xx freshness
     ("MDH501", "error", "splice is stale", "The source nest changed after the generated code was made from it. Run `mdh-lift` on the file again."),
     ("MDH502", "error", "generated code was edited", "A generated region differs from what was written. `--force` overwrites it; `revert -w` drops it."),
+    ("MDH503", "info", "newer version generates other text", "The generated code is from another version of mdh-lift; this one makes other text of the locked configuration. What stands there is right; `mdh-lift splice -w` makes it again.", 0),
+    ("MDH504", "info", "tuned for another machine", "The lock file has no entry of the spliced code for a machine like this one. The code is right here, too, but may be slow; `mdh-lift tune` adds an entry for this machine.", 0),
+    ("MDH505", "error", "spliced nest is not in the lock file", "The lock file has no entry for a nest that is spliced, or none for a target that `lock.targets` in the configuration asks for. `mdh-lift tune` writes it; commit `mdh-lift.lock` with the source."),
+    ("MDH506", "error", "lock file does not match", "The generated code is not what the configuration in the lock file generates, or the entry was made from another version of the nest. `mdh-lift splice -w` makes the code again, `mdh-lift tune` the entry."),
     ("MDH507", "error", "file changed meanwhile", "The file was modified between reading and writing; nothing was written. Run the command again.", 2),
     ("MDH508", "warning", "nothing is spliced here", "The file holds no generated region, so there is nothing to revert.", 0),
     ("MDH509", "error", "generated region is damaged", "The markers of a generated region do not match; restore the file from version control.", 2),
@@ -135,6 +144,24 @@ class Related:
 
 
 @dataclass(frozen=True, slots=True)
+class Fix:
+    """An edit that answers a diagnostic: these bytes of the diagnostic's file become that text.
+
+    It is safe to make without asking what was meant: after it the diagnostic is gone, and the program
+    computes what it did before (a directive says less, or what the loops do).
+    """
+
+    title: str  # what it does, in the imperative: "write `pw(+)`"
+    span: Span  # not empty
+    text: str
+
+
+def replacement(title: str, span: Span, text: str) -> Fix | None:
+    """The fix, or None where the bytes to replace are not known (a macro wrote them)."""
+    return Fix(title, span, text) if span and span.end > span.start else None
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
     code: str
     message: str
@@ -146,6 +173,7 @@ class Diagnostic:
     help: str = ""
     severity: str = ""  # empty: the table's
     line: int = 0  # where only a line is known (preprocessor errors); 0 = use the span
+    fix: Fix | None = None
 
     def __post_init__(self) -> None:
         assert self.code in CODES, self.code
@@ -154,7 +182,11 @@ class Diagnostic:
 
     @property
     def exit_status(self) -> int:
-        return CODES[self.code].exit_status
+        """Of the table; where the severity is not, 1 for an error and 0 for what is less."""
+        row = CODES[self.code]
+        if row.exit_status >= 2 or self.severity == row.severity:
+            return row.exit_status
+        return int(self.severity == "error")
 
     def position(self, source: SourceFile | None) -> tuple[int, int]:
         """Line and column from 1, or (line, 1), or (1, 1)."""

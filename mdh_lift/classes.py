@@ -23,6 +23,7 @@ from lowering.parameters import to_json
 from lowering.point import Point
 from lowering.space import Space
 from mdh_lift import kernels
+from mdh_lift import subject as subjects
 from mdh_lift.gpu_plans import GpuPlan
 from mdh_lift.kernels import Plan, Variant
 from mdh_lift.outlined import OutlinedPlan, outlined_file
@@ -44,6 +45,22 @@ def only_clause(lifted: LiftedNest, clause: Clause | None) -> LiftedNest:
     own = lifted.nest
     directive = replace(own.directive, sizes=() if clause is None else (tuple(clause.items()),))
     return replace(lifted, nest=replace(own, directive=directive))
+
+
+def classes_of(lifted: LiftedNest) -> list[tuple[dict[str, int], Clause | None]]:
+    """The sizes that each class is tuned for, and its clause; None for the class of other sizes, which is one
+    of the clauses' where that names the usual sizes."""
+    found: list[tuple[dict[str, int], Clause | None]] = []
+    for clause in (*clauses_of(lifted), None):
+        own = only_clause(lifted, clause)
+        fit = subjects.fitting if clause is None else subjects.repaired
+        variables = fit(own, kernels.sizes_of(own))
+        same = next((k for k, (known, _) in enumerate(found) if known == variables), None)
+        if variables is not None and same is None:
+            found.append((variables, clause))
+        elif same is not None and clause is None:
+            found[same] = (found[same][0], None)
+    return found
 
 
 def condition(clause: Clause, texts: Mapping[str, str]) -> str:

@@ -24,6 +24,8 @@ from mdh_core.diagnostics import CODES
 from mdh_lift import verbs
 from mdh_lift.compile_command import DatabaseError
 from mdh_lift.config import STYLES, ConfigurationError
+from mdh_lift.findings import FAIL_ON
+from mdh_lift.selection import unknown_codes
 from mdh_lift.session import FORMATS, Session
 from mdh_lift.version import VERSION
 from tuning.budget import STRATEGIES, parse_budget
@@ -104,6 +106,9 @@ def global_options() -> list[click.Option]:
             callback=_accept,
             help="Read these directives as well.",
         ),
+        option("--fail-on", type=click.Choice(FAIL_ON), help="Exit with 1 from this severity on (error)."),
+        option("--exit-zero", is_flag=True, help="Exit with 0 in spite of findings."),
+        option("--baseline", metavar="FILE", help="Findings that are allowed; see check --write-baseline."),
         option("-q", "--quiet", is_flag=True, help="Errors only."),
         option("-v", "--verbose", count=True, help="Notes, too."),
         option("--version", is_flag=True, is_eager=True, callback=_version, help="Print the version."),
@@ -231,6 +236,14 @@ def _budget(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     return value
 
 
+def _codes(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[str] | None:
+    """Codes, or what they begin with, separated by commas."""
+    words = None if value is None else [word.strip() for word in value.split(",") if word.strip()]
+    for word in unknown_codes(words or []):
+        raise click.BadParameter(f"no diagnostic has a code like `{word}`; `mdh-lift codes` lists all")
+    return words
+
+
 # --------------------------------------------------------------------------- verbs
 
 
@@ -248,10 +261,15 @@ def lift_files(ctx: click.Context, /, **arguments: object) -> None:
 
 @verb("check")
 @paths
+@click.option("--select", metavar="CODES", callback=_codes, help="Tell these only: MDH2,MDH404.")
+@click.option("--ignore", metavar="CODES", callback=_codes, help="Do not tell these.")
+@click.option("--write-baseline", is_flag=True, help="Allow what there is, in the file of --baseline.")
 @click.pass_context
-def check(ctx: click.Context, paths: Sequence[str]) -> None:
-    """Read directives, lift, say what does not lift and why; freshness of splices."""
-    ctx.exit(verbs.check(_session(ctx), paths))
+def check(ctx: click.Context, /, **arguments: object) -> None:
+    """Read directives, lift, say what does not lift and why; freshness of splices and lock file."""
+    from mdh_lift.check import check
+
+    ctx.exit(check(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
 @verb("show")
@@ -314,9 +332,16 @@ def bench(ctx: click.Context, /, **arguments: object) -> None:
 @write
 @force
 @target
+@click.option("--check", "only_check", is_flag=True, help="Only say what would change; compile nothing.")
 @click.pass_context
-def splice(ctx: click.Context, /, **arguments: object) -> None:
+def splice(ctx: click.Context, /, only_check: bool, **arguments: object) -> None:
     """Put the result of `tune` in place; print a diff, -w writes."""
+    if only_check:
+        from mdh_lift.splice_check import splice_check
+
+        if arguments["write"] or arguments["force"]:
+            raise click.UsageError("`--check` changes nothing: it goes without `-w` and `--force`")
+        ctx.exit(splice_check(_session(ctx), arguments["paths"], arguments["target"]))  # type: ignore[arg-type]
     ctx.exit(verbs.splice(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
@@ -366,10 +391,11 @@ def config(ctx: click.Context, path: str) -> None:
 
 
 @verb("version")
+@click.option("--where", is_flag=True, help="Where the files for CMake, make and GitLab are.")
 @click.pass_context
-def version(ctx: click.Context) -> None:
+def version(ctx: click.Context, where: bool) -> None:
     """The version."""
-    ctx.exit(verbs.version(_session(ctx)))
+    ctx.exit(verbs.version(_session(ctx), where))
 
 
 @verb("doctor")

@@ -26,7 +26,7 @@ from frontend_c.read import ReadResult, Refused, apart, read
 from lifter.claims import checked
 from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import LoopNest
-from mdh_core.diagnostics import Diagnostic, Refusal, refuse
+from mdh_core.diagnostics import Diagnostic, Fix, Refusal, refuse
 from mdh_core.source import NO_SPAN, SourceFile, Span
 from mdh_lift import beside, compile_command, journal, macros
 from mdh_lift.config import Config
@@ -98,6 +98,10 @@ class NestReport:
     regions: tuple[Region, ...]
     findings: tuple[Finding, ...]
     line_of: Callable[[Span], int] = field(default=lambda span: 0, compare=False, repr=False)  # in the file
+
+    def __post_init__(self) -> None:
+        named = tuple(f if f.nest == self.name else replace(f, nest=self.name) for f in self.findings)
+        object.__setattr__(self, "findings", named)
 
     @property
     def replaceable(self) -> bool:
@@ -302,8 +306,18 @@ class _Place:
             return Finding(d)  # about a header
         related = tuple(replace(r, span=self.span(r.span)) for r in d.related)
         line = self.line(d.line) if d.line else 0
-        moved = replace(d, file=self.source.path, span=self.span(d.span), related=related, line=line)
+        fix = d.fix and self.fix(d)
+        moved = replace(d, file=self.source.path, span=self.span(d.span), related=related, line=line, fix=fix)
         return Finding(moved, self.source)
+
+    def fix(self, d: Diagnostic) -> Fix | None:
+        """Its place in the file; of decorators, which were rewritten, only names that stand there as told."""
+        assert d.fix is not None
+        span = self.span(d.fix.span)
+        word = self.source.text(span)
+        if is_python(self.source.path) and not (word.isidentifier() and f"`{word}`" in d.message):
+            return None
+        return replace(d.fix, span=span)
 
 
 def short_name(name: str) -> str:

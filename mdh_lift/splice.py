@@ -217,6 +217,11 @@ class Original:
             offset += span.end - span.start
         return offset
 
+    def in_original(self, offset: int) -> int:
+        """Offset in the original of one in the file; of one inside a region, where the region stands."""
+        gone = sum(min(span.end, offset) - span.start for span in self.removed if span.start < offset)
+        return offset - gone
+
 
 def original(data: bytes, names: Collection[str] | None = None) -> Original:
     """The file without the regions of the named nests (of all nests for None).

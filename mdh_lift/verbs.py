@@ -29,6 +29,7 @@ from mdh_lift import config as configuration
 from mdh_lift.files import Change, is_python
 from mdh_lift.findings import Finding
 from mdh_lift.pipeline import FileReport, NestReport, Options, short_name
+from mdh_lift.report_cases import Case
 from mdh_lift.session import Session, Target
 from mdh_lift.version import VERSION
 
@@ -47,9 +48,16 @@ STDIN = "<stdin>"
 
 
 def reports_of(
-    session: Session, paths: Sequence[str], only_c: bool = False, **options: Any
+    session: Session,
+    paths: Sequence[str],
+    only_c: bool = False,
+    then: Callable[[FileReport, Options], FileReport] = lambda report, options: report,
+    **options: Any,
 ) -> Iterator[tuple[Target, FileReport, list[NestReport]]]:
-    """Every file that is meant, read and lifted, with the nests that are meant; findings are noted."""
+    """Every file that is meant, read and lifted, with the nests that are meant; findings are noted.
+
+    ``then`` may add findings to a report, before it is decided which are told.
+    """
     if "-" in paths and list(paths) != ["-"]:
         raise click.UsageError("`-` stands alone")
     for target in [Target(STDIN)] if "-" in paths else session.targets(paths):
@@ -57,9 +65,10 @@ def reports_of(
             if target.named:
                 session.attempt(target.path, partial(_refuse_python, target))
             continue
-        report = session.attempt(target.path, partial(_read, session, target, options))
+        report = session.attempt(target.path, partial(_read, session, target, options, then))
         if report is None:
             continue
+        report = session.sifted(report)
         nests = [n for n in report.nests if target.selects(short_name(n.name))]
         unreadable = any(f.diagnostic.severity == "error" for f in report.findings)
         if target.function and not nests and not unreadable:
@@ -75,9 +84,15 @@ def reports_of(
         yield target, report, nests
 
 
-def _read(session: Session, target: Target, options: Mapping[str, Any]) -> FileReport:
+def _read(
+    session: Session,
+    target: Target,
+    options: Mapping[str, Any],
+    then: Callable[[FileReport, Options], FileReport],
+) -> FileReport:
     if target.path != STDIN:
-        return pipeline.check_file(target.path, session.options(target.path, **options))
+        settings = session.options(target.path, **options)
+        return then(pipeline.check_file(target.path, settings), settings)
     source = SourceFile(STDIN, sys.stdin.buffer.read())
     return pipeline.check_source(source, session.options(".", **options))
 
@@ -123,9 +138,9 @@ def apply(session: Session, change: Change, write: bool) -> None:
         for part in change.all:
             session.diff(part)
             session.statuses.append(1)
-            session.counts["would change"] += 1
+            session.noted["would change"] += 1
         return
-    session.counts["written"] += session.attempt(change.path, partial(journal.make, change)) or 0
+    session.noted["written"] += session.attempt(change.path, partial(journal.make, change)) or 0
 
 
 def finish_edits(session: Session, paths: Sequence[str]) -> bool:
@@ -136,11 +151,6 @@ def finish_edits(session: Session, paths: Sequence[str]) -> bool:
 
 
 # --------------------------------------------------------------------------- look
-
-
-def check(session: Session, paths: Sequence[str]) -> int:
-    nests = [n for _, _, found in reports_of(session, paths) for n in found]
-    return session.finish(content_of(session, nests), diagnostics_are_results=True)
 
 
 def show(session: Session, paths: Sequence[str], form: str, stage: str) -> int:
@@ -243,7 +253,10 @@ def config(session: Session, path: str) -> int:
     return _finish_quietly(session)
 
 
-def version(session: Session) -> int:
+def version(session: Session, where: bool = False) -> int:
+    if where:
+        session.result(f"{Path(__file__).parent / 'integrations'}\n")
+        return _finish_quietly(session)
     if session.output_format == "json":
         return _finish_json(session, {"version": VERSION, "python": platform.python_version()})
     session.result(f"mdh-lift {VERSION}\n")
@@ -463,6 +476,8 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
         made: list[Improvement] = []
         for nest in own:
             improvement = _improved(session, report, nest, settings, stage)
+            session.cases.append(_case(report, nest, settings, improvement))
+            session.summary.append(_summary(nest, improvement))
             if improvement is not None:
                 nest = replace(nest, findings=(*nest.findings, *improvement.findings))
                 details[nest.name] = improvement.as_json()
@@ -497,6 +512,27 @@ def _as_locked(settings: Options, entries: Sequence[Entry]) -> bool:
 
     recorded.expect_entries(settings, entries)
     return True
+
+
+def _case(report: FileReport, nest: NestReport, settings: Options, improvement: Improvement | None) -> Case:
+    """A nest as a test of its target; nothing was run of one that was refused."""
+    codes = [f.diagnostic.code for f in nest.findings if f.diagnostic.severity == "error"]
+    skipped = ", ".join(dict.fromkeys(codes)) or "refused" if nest.status == "refused" else ""
+    target = improvement.target if improvement is not None else ""
+    if not target:
+        with contextlib.suppress(Refusal):
+            target = pipeline.target_of(nest, settings.target)
+    return Case(nest.name, report.source.path, target, skipped)
+
+
+def _summary(nest: NestReport, improvement: Improvement | None) -> dict[str, str]:
+    """A row of the Markdown table."""
+    row = {"nest": nest.name, "status": nest.status, "target": "", "verified": "", "speedup": ""}
+    if improvement is not None:
+        verified, ratio = improvement.verification, improvement.speedup
+        row |= {"target": improvement.target, "verified": f"{verified.cases} runs" if verified else ""}
+        row |= {"speedup": f"{ratio.median:.2f} x ({ratio.low:.2f} to {ratio.high:.2f})" if ratio else ""}
+    return row
 
 
 def _with_neighbours(
@@ -534,8 +570,10 @@ def _improved(
         from mdh_lift import several
 
         work = partial(several.improve, report, nest, options, stage, tell)
-        improvement = session.attempt(report.source.path, work)
+        improvement = session.attempt(report.source.path, work, nest)
     if improvement is not None:
+        own = [replace(f, nest=nest.name) for f in improvement.findings]
+        improvement = replace(improvement, findings=tuple(session.kept(own, nest.line)))
         session.findings += improvement.findings
         session.result(describe(session, improvement))
     return improvement
