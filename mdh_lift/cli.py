@@ -240,6 +240,36 @@ def check(ctx: click.Context, paths: Sequence[str]) -> None:
     ctx.exit(verbs.check(_session(ctx), paths))
 
 
+@verb("scan")
+@paths
+@click.option(
+    "--size", type=click.IntRange(1), default=1000, show_default=True, metavar="N",
+    help="What sizes count as that are neither constants nor stated.",
+)
+@click.option("--max-nests", "most", type=click.IntRange(1), metavar="N", help="Print only the first N.")
+@click.pass_context
+def scan(ctx: click.Context, /, **arguments: object) -> None:
+    """Find loop nests, with directives or without; rank them by work and by whether they lift."""
+    from mdh_lift import scan as scanning
+
+    ctx.exit(scanning.scan(_session(ctx), **arguments))  # type: ignore[arg-type]
+
+
+@verb("annotate")
+@paths
+@write
+@click.option(
+    "--min-iterations", "least", type=click.FloatRange(0), default=1000, show_default=True, metavar="N",
+    help="Leave out nests of constant sizes with fewer iterations.",
+)
+@click.pass_context
+def annotate(ctx: click.Context, /, **arguments: object) -> None:
+    """Put `#pragma mdh` before the nests that lift; print a diff, -w writes."""
+    from mdh_lift import scan as scanning
+
+    ctx.exit(scanning.annotate(_session(ctx), **arguments))  # type: ignore[arg-type]
+
+
 @verb("show")
 @paths
 @click.option("--as", "form", type=click.Choice(["text", "json", "dsl", "latex", "isl"]), default="text")

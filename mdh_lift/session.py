@@ -70,6 +70,7 @@ class Session:
     statuses: list[int] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     started: float = field(default_factory=time.monotonic)
+    ending: str = ""  # instead of the usual last line
     _out: list[str | bytes] = field(default_factory=list)
 
     # ------------------------------------------------------------------ input
@@ -232,7 +233,7 @@ class Session:
         self._print()
         status = exit_status(findings, *self.statuses)
         if self.for_people and not self.quiet:
-            click.echo(self.footer(findings, len(findings) - len(shown)), err=True)
+            click.echo(self.ending or self.footer(findings, len(findings) - len(shown)), err=True)
         return status
 
     def _print(self) -> None:
