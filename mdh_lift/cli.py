@@ -29,7 +29,6 @@ from tuning.budget import STRATEGIES, parse_budget
 NOT_YET = {
     "report": "an HTML report",
     "lsp": "the language server",
-    "port": "tuning a whole tree",
 }
 
 
@@ -384,6 +383,27 @@ def config(ctx: click.Context, path: str) -> None:
 def version(ctx: click.Context) -> None:
     """The version."""
     ctx.exit(verbs.version(_session(ctx)))
+
+
+@verb("port")
+@click.argument("paths", nargs=-1, metavar="[TREE]...")
+@write
+@force
+@target
+@search_options
+@click.option("--annotate", is_flag=True, help="Put directives before nests that lift and have none.")
+@click.option("--select", multiple=True, metavar="GLOB", help="Only these files, or nests: `src/*.c::main`.")
+@click.option("--max-nests", type=click.IntRange(0), metavar="N", help="Only the N nests with the most work.")
+@click.option("--time-limit", type=click.FloatRange(0), default=0.0, metavar="S", help="Seconds per file.")
+@click.option("--summary", multiple=True, metavar="FILE", help="Write the scoreboard: .json, .md, or text.")
+@click.option("--fail-if-worse", metavar="FILE", help="Exit with 1 if a nest was better in this scoreboard.")
+@click.option("--progress", type=click.Choice(["auto", "plain", "json", "none"]), default="auto")
+@click.pass_context
+def port(ctx: click.Context, /, **arguments: object) -> None:
+    """Lift, tune, verify and (-w) splice a whole tree; print a scoreboard. Goes on where it stopped."""
+    from mdh_lift import port as porting
+
+    ctx.exit(porting.port_with(_session(ctx), arguments))
 
 
 @verb("doctor")

@@ -51,7 +51,7 @@ from tuning.accelerator import accelerator, with_limits
 from tuning.budget import Budget, parse_budget
 from tuning.fingerprint import fingerprint
 from tuning.harness import Subject
-from tuning.measure import Ratio
+from tuning.measure import Measurement, Ratio
 from tuning.runner import COMPILE_FAILED, CUT_OFF, OK, WRONG_RESULT, Limits, Outcome, Workbench
 from tuning.search import Evaluation
 from tuning.store import Context, Store, StoreError
@@ -83,6 +83,7 @@ class Improvement:
     gpu_part   what it has in the file beside the source, where the target is a GPU
     entry      for the lock file
     certificate  of the configuration, or why there is none; None where none was asked for
+    measurement  that the speedup is from
     """
 
     name: str
@@ -98,6 +99,7 @@ class Improvement:
     entry: locks.Entry | None = None
     findings: tuple[Finding, ...] = ()
     certificate: Certificate | str | None = None
+    measurement: Measurement | None = None
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and value of what there is to tell."""
@@ -253,7 +255,7 @@ def prepare(
         _test_legality(nest, nest.lifted.programs, chosen, MODELS[target])
         plan.part(plan.default)  # what cannot be emitted at all is told here, with its place
     jobs = options.config.tune.jobs or machine.cores
-    bench = Workbench(toolchain, limits, threads=machine.cores, jobs=jobs)
+    bench = Workbench(toolchain, limits, threads=machine.cores, jobs=jobs, turns=options.turns)
     subject = subjects.subject_of(nest.lifted, report.bare.data, report.source.path)
     return Work(report, nest, options, plan, variables, subject, bench)
 
@@ -497,6 +499,7 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
         entry=_lock_entry(work, winner),
         findings=tuple(findings),
         certificate=proof,
+        measurement=winner.measurement if stage != "verify" else None,
     )
 
 

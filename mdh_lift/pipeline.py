@@ -51,6 +51,7 @@ from tuning import lock as locks
 if TYPE_CHECKING:
     from emit.gpu_file import GpuPart
     from frontend_py.read import Refused as RefusedFunction
+    from tuning.turns import Turns
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
 
@@ -66,6 +67,7 @@ class Options:
     force: bool = False  # overwrite edited regions, splice without a speedup
     resume: bool = True  # use what the database knows
     replay: bool = False  # take all results from the database
+    turns: Turns | None = field(default=None, compare=False)  # with other processes
 
     @property
     def target(self) -> str:

@@ -465,7 +465,7 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
         entries = [i.entry for i in made if i.entry is not None]
         if entries and (write or stage == "tune"):
             session.attempt(target.path, partial(pipeline.write_lock, settings.lock_path, entries))
-        made = _with_neighbours(session, report, settings, made)
+        made = with_neighbours(session, report, settings, made)
         parts = [i.part for i in made if i.part is not None]
         if parts:
             gpu_parts: dict[str, list[tuple[LiftedNest, GpuPart]]] = {}
@@ -480,7 +480,7 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
     return session.finish(content_of(session, nests, details))
 
 
-def _with_neighbours(
+def with_neighbours(
     session: Session, report: FileReport, settings: Options, made: list[Improvement]
 ) -> list[Improvement]:
     """With the other nests of a file beside the source that is about to be written anew.

@@ -1,3 +1,4 @@
+# ruff: noqa: E101 - tabs in C
 """Loops without a directive: found, judged, and given one; ``scan`` and ``annotate``."""
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ import platformdirs
 from tuning.accelerator import why_not
 from tuning.harness import ORIGINAL_ONLY, Candidate, ScalarArg, Subject, driver_text, subject_text
 from tuning.toolchain import Toolchain, compiler_reason
+from tuning.turns import Turns
 
 OUTPUT_CAP = 1 << 20
 RESULT_CAP = 16 << 20
@@ -295,6 +296,7 @@ class Workbench:
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     cache_dir: Path = field(default_factory=default_cache_dir)
+    turns: Turns | None = None  # with other processes of the same run
 
     @cached_property
     def _cache(self) -> Cache:
@@ -345,6 +347,8 @@ class Workbench:
         if not candidates:
             return []
         self._driver()  # once, before all would make it
+        if self.turns is not None:
+            self.turns.pause()
         with ThreadPoolExecutor(max(1, self.jobs)) as pool:
             return list(pool.map(lambda c: self.build(subject, c), candidates))
 
@@ -445,6 +449,10 @@ class Workbench:
     @contextmanager
     def measuring(self) -> Iterator[None]:
         """One measurement at a time on this machine."""
+        if self.turns is not None:
+            with self.turns.alone():
+                yield
+            return
         Path(self.cache_dir).mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(str(Path(self.cache_dir) / "measure.lock")):
             yield
@@ -468,6 +476,8 @@ class Workbench:
         """
         wall = seconds or self.limits.run_seconds
         threads = threads or self.threads
+        if self.turns is not None and not timed:
+            self.turns.pause()
         with tempfile.TemporaryDirectory(prefix="mdh-lift-") as directory:
             spec = Path(directory) / "spec"
             limits = _limit_lines(self.limits, wall, threads) + f"enough {enough}\n"
