@@ -9,6 +9,7 @@ is recorded before it is written, so that a run that was killed in between knows
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
 import platform
@@ -200,9 +201,10 @@ class _Run:
         work = run_jobs(jobs, look, _at_once(self.session), self.wishes.time_limit)
         for job, message in work:
             f = of[job.path]
+            if isinstance(message, Ended) and not message.reason:
+                continue
             if isinstance(message, Ended):
-                if message.reason:
-                    f.code, f.reason = "MDH611", message.reason
+                f.code, f.reason = "MDH611", message.reason
             elif message["kind"] == "looked":
                 f.old, f.data = data_of(message["old"]) or b"", data_of(message["data"]) or b""
                 f.nests = {n["name"]: n for n in message["nests"]}
@@ -260,6 +262,8 @@ class _Run:
             of[f.path] = f
         if self.reused:
             self._say(f"{self.reused} nests are known from an earlier run (--no-resume makes them again)")
+        if jobs:
+            importlib.import_module("mdh_lift.improve")  # once, before the processes are forked
         for job, message in run_jobs(jobs, make, _at_once(self.session), self.wishes.time_limit):
             self._take(of[job.path], message)
 
@@ -386,7 +390,8 @@ def _findings(run: _Run, board: Scoreboard, former: Scoreboard | None) -> Iterat
         for code in sorted({e.code, *nest.get("wrong", ())} - {""}):
             reason = e.reason if code == e.code else "a configuration gave a wrong result"
             told = Diagnostic(code, reason, file.path, line=e.line)
-            if code != "MDH604" and told.exit_status >= 3 and (told.exit_status == 3 or before.get(e.name) != code):
+            grave = told.exit_status >= 3 and code != "MDH604"  # noise is a result, too
+            if grave and (told.exit_status == 3 or before.get(e.name) != code):
                 yield Finding(told)
     for x in board.files:
         if x.code:

@@ -168,7 +168,7 @@ def _made(report: FileReport, nest: NestReport, options: Options) -> tuple[Messa
 def _result(found: Improvement, options: Options) -> Message:
     reasons = [f.diagnostic for f in found.findings if f.diagnostic.code not in _NOT_THE_REASON]
     first: Diagnostic | None = max(reasons, key=_gravity, default=None)
-    agreed = found.verification is not None and found.verification.ok
+    agreed = found.verification is not None  # of the winner, which passed
     result = "accepted" if found.part is not None else "not faster" if agreed else "failed"
     if first is not None and first.code in ("MDH701", "MDH702"):
         result = "failed" if found.part is None else result
@@ -179,7 +179,7 @@ def _result(found: Improvement, options: Options) -> Message:
         "reason": "" if first is None or result == "accepted" else _reason(first),
         "target": found.target,
         "sizes": found.sizes,
-        "verified": found.verification.cases if found.verification is not None and agreed else 0,
+        "verified": found.verification.cases if found.verification is not None else 0,
         **_times(found.measurement),
         "part": None if found.part is None else asdict(found.part),
         "gpu": found.gpu_part is not None,
