@@ -43,6 +43,9 @@ CODES: dict[str, Code] = _rows(
     ("MDH103", "info", "statements stay as they were", "These statements could not become an `md_hom`; they run as written between the parts that were lifted.", 0),
     ("MDH104", "info", "neighbouring parts may be one sweep", "These `md_hom`s run one after the other and could be one, which would read or write less memory. Whether they are is a choice of each configuration (`fuse_<k>`): the cost model makes it, a search tries both. `show --as json` lists what may be fused under `fusions`.", 0),
     ("MDH105", "info", "region is not one nest", "The statements between `#pragma scop` and `#pragma endscop` are not lifted together, for the reason that the message says, so each of its loops is a nest of its own.", 0),
+    ("MDH106", "info", "no directive can stand before the loop", "The loop has no directive, and none can be put before it: a macro makes its `for`, or it stands inside an argument of a macro. Written out as a statement of its own it could have one.", 0),
+    ("MDH107", "info", "directive would rename nests", "Nests without `name(...)` are counted from the start of their function. A directive above others that are spliced already would change their names, so that their generated code no longer belonged to them. `name(...)` for the nests below, or `revert -w` before, makes room.", 0),
+    ("MDH108", "info", "loop could have a directive", "The loop nest has no directive and would lift if it had one. `mdh-lift annotate` puts it there.", 0),
     # 2xx not liftable
     ("MDH201", "error", "index is not affine", "Every subscript must be linear in the loop iterators and sizes plus a constant, for example `2*i + j - 1`."),
     ("MDH202", "error", "loop bound is not supported", "A loop's bounds must not change while the nest runs and must not depend on data or on an outer iterator."),
@@ -113,6 +116,9 @@ CODES: dict[str, Code] = _rows(
     ("MDH606", "warning", "candidate was rejected", "A configuration failed to compile, crashed, took too long or gave a wrong result; it is recorded with its reason and never spliced.", 0),
     ("MDH607", "error", "no candidate survived", "Every configuration that was tried failed; the original is kept."),
     ("MDH608", "error", "configuration is not legal", "A configuration that was given by hand breaks a constraint: of the tuning parameters, or of what a GPU's shared memory needs. A swizzle, for example, must put every cell into a place of its own."),
+    ("MDH610", "error", "worse than before", "Compared with the scoreboard that `--fail-if-worse` names, a nest that was accepted is not accepted any more, or the interval of its speedup lies below the former one.", 1),
+    ("MDH611", "error", "file was given up", "Work on this file took longer than `--time-limit` allows, or its process ended by itself. What was finished before is kept; all other files went on.", 4),
+    ("MDH612", "error", "whole program cannot be compared", "A program of the suite does not build or does not run, or two runs of the original program give different outputs, so that nothing can be said about the ported one.", 4),
     ("MDH613", "warning", "configuration of another machine", "Nothing was tuned for this machine, so the configuration that was chosen on the most similar one is taken: same system, instruction set and target, then the nearest by instructions, threads and caches. It was compiled, compared and measured here like any other; only a search says whether there is a better one.", 0),
     ("MDH614", "info", "search starts from another machine's choice", "Nothing was tuned for this machine before; what was chosen on the most similar one is among the first configurations that the search tries.", 0),
     # 7xx wrong result

@@ -33,7 +33,6 @@ from tuning.budget import STRATEGIES, parse_budget
 NOT_YET = {
     "report": "an HTML report",
     "lsp": "the language server",
-    "port": "tuning a whole tree",
 }
 
 
@@ -272,6 +271,36 @@ def check(ctx: click.Context, /, **arguments: object) -> None:
     ctx.exit(check(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
+@verb("scan")
+@paths
+@click.option(
+    "--size", type=click.IntRange(1), default=1000, show_default=True, metavar="N",
+    help="What sizes count as that are neither constants nor stated.",
+)
+@click.option("--max-nests", "most", type=click.IntRange(1), metavar="N", help="Print only the first N.")
+@click.pass_context
+def scan(ctx: click.Context, /, **arguments: object) -> None:
+    """Find loop nests, with directives or without; rank them by work and by whether they lift."""
+    from mdh_lift import scan as scanning
+
+    ctx.exit(scanning.scan(_session(ctx), **arguments))  # type: ignore[arg-type]
+
+
+@verb("annotate")
+@paths
+@write
+@click.option(
+    "--min-iterations", "least", type=click.FloatRange(0), default=1000, show_default=True, metavar="N",
+    help="Leave out nests of constant sizes with fewer iterations.",
+)
+@click.pass_context
+def annotate(ctx: click.Context, /, **arguments: object) -> None:
+    """Put `#pragma mdh` before the nests that lift; print a diff, -w writes."""
+    from mdh_lift import scan as scanning
+
+    ctx.exit(scanning.annotate(_session(ctx), **arguments))  # type: ignore[arg-type]
+
+
 @verb("show")
 @paths
 @click.option("--as", "form", type=click.Choice(["text", "json", "dsl", "latex", "isl"]), default="text")
@@ -396,6 +425,27 @@ def config(ctx: click.Context, path: str) -> None:
 def version(ctx: click.Context, where: bool) -> None:
     """The version."""
     ctx.exit(verbs.version(_session(ctx), where))
+
+
+@verb("port")
+@click.argument("paths", nargs=-1, metavar="[TREE]...")
+@write
+@force
+@target
+@search_options
+@click.option("--annotate", is_flag=True, help="Put directives before nests that lift and have none.")
+@click.option("--select", multiple=True, metavar="GLOB", help="Only these files, or nests: `src/*.c::main`.")
+@click.option("--max-nests", type=click.IntRange(0), metavar="N", help="Only the N nests with the most work.")
+@click.option("--time-limit", type=click.FloatRange(0), default=0.0, metavar="S", help="Seconds per file.")
+@click.option("--summary", multiple=True, metavar="FILE", help="Write the scoreboard: .json, .md, or text.")
+@click.option("--fail-if-worse", metavar="FILE", help="Exit with 1 if a nest was better in this scoreboard.")
+@click.option("--progress", type=click.Choice(["auto", "plain", "json", "none"]), default="auto")
+@click.pass_context
+def port(ctx: click.Context, /, **arguments: object) -> None:
+    """Lift, tune, verify and (-w) splice a whole tree; print a scoreboard. Goes on where it stopped."""
+    from mdh_lift import port as porting
+
+    ctx.exit(porting.port_with(_session(ctx), arguments))
 
 
 @verb("doctor")

@@ -53,7 +53,7 @@ from tuning import lock as locks
 from tuning.accelerator import accelerator, with_limits
 from tuning.budget import Budget, parse_budget
 from tuning.harness import Subject
-from tuning.measure import Ratio
+from tuning.measure import Measurement, Ratio
 from tuning.records import SearchRecord
 from tuning.replay import ReplayError, replayed
 from tuning.results import TuneResult, Winner
@@ -98,6 +98,7 @@ class Improvement:
     entries    for the lock file
     classes    where there are kernels for several classes of sizes: what became of each
     certificate  of the configuration, or why there is none; None where none was asked for
+    measurement  that the speedup is from
     """
 
     name: str
@@ -114,6 +115,7 @@ class Improvement:
     findings: tuple[Finding, ...] = ()
     certificate: Certificate | str | None = None
     classes: tuple[ClassResult, ...] = ()
+    measurement: Measurement | None = None
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and value of what there is to tell."""
@@ -346,7 +348,7 @@ def prepare(
         _test_legality(nest, nest.lifted.programs, chosen, MODELS[target])
         plan.part(plan.default)  # what cannot be emitted at all is told here, with its place
     jobs = options.config.tune.jobs or machine.cores
-    bench = Workbench(toolchain, limits, threads=machine.cores, jobs=jobs)
+    bench = Workbench(toolchain, limits, threads=machine.cores, jobs=jobs, turns=options.turns)
     subject = subjects.subject_of(nest.lifted, report.bare.data, report.source.path)
     return Work(report, nest, options, plan, variables, subject, bench)
 
@@ -485,6 +487,7 @@ def improvement(
         entries=() if result.record is None else (recorded.entry(work, result.record),),
         findings=tuple(findings),
         certificate=proof,
+        measurement=winner.measurement if stage != "verify" else None,
     )
 
 

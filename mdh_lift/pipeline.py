@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from emit.gpu_file import GpuFile, GpuPart
     from emit.openmp_file import OpenmpFile, OpenmpPart
     from frontend_py.read import Refused as RefusedFunction
+    from tuning.turns import Turns
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
 
@@ -72,6 +73,7 @@ class Options:
     nearest: bool = False  # take the choice of a similar machine instead of a search
     locked: bool = False  # the lock file must not change
     frozen: bool = False  # and nothing may be compiled or run
+    turns: Turns | None = field(default=None, compare=False)  # with other processes
 
     @property
     def target(self) -> str:
@@ -153,12 +155,12 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
     options = options or Options()
     if is_python(source.path):
         return _check_python(source, options)
-    bare = _without_regions(source)
+    bare = without_regions(source)
     command = command_for(source.path, options)
     text = SourceFile(source.path, bare.data)
     result = read(text, command, options.config.lift.accept)  # SourceFile -> LoopNests, each with exact spans
     found = regions(source.data)
-    place = _Place(source, bare)
+    place = Place(source, bare)
     known = functools.cache(lambda: macros.definitions(text, command))  # for what is spliced only
     lifted, refused = _whole_or_parts(result, options.config.lift.seconds)  # LoopNest -> LiftedNest
     nests = [_report(place, known, checked(nest), found) for nest in lifted]
@@ -191,8 +193,8 @@ def _check_python(source: SourceFile, options: Options) -> FileReport:
 
     result = read_python(source)
     bare = Original(source.data, ())
-    place = _Place(source, bare)
-    lifted = _lifted_within(result.nests, options.config.lift.seconds, of_python(result.factories))
+    place = Place(source, bare)
+    lifted = lifted_within(result.nests, options.config.lift.seconds, of_python(result.factories))
     nests = [_python_report(place, nest) for nest in lifted]
     nests += [_refused(place, refused, ()) for refused in result.refused]
     nests.sort(key=lambda n: n.line)
@@ -216,14 +218,14 @@ def of_python(factories: Collection[str]) -> Callable[[LoopNest], LiftedNest]:
     return lift_python
 
 
-def _python_report(place: _Place, lifted: LiftedNest) -> NestReport:
+def _python_report(place: Place, lifted: LiftedNest) -> NestReport:
     nest = lifted.nest
     line = place.line_of(nest.directive_span or nest.span)
     findings = tuple(place.finding(d) for d in lifted.diagnostics)
     return NestReport(nest.name, line, lifted.status, lifted, (), findings, place.line_of)
 
 
-def _lifted_within(
+def lifted_within(
     nests: Sequence[LoopNest], seconds: float, work: Callable[[LoopNest], LiftedNest] | None = None
 ) -> Iterator[LiftedNest]:
     """Every nest lifted; one that takes too long is refused."""
@@ -241,13 +243,13 @@ def _whole_or_parts(result: ReadResult, seconds: float) -> tuple[list[LiftedNest
     """Every nest lifted; instead of a list of statements that does not lift whole, those parts that do."""
     lifted: list[LiftedNest] = []
     refused = list(result.refused)
-    for one in _lifted_within(result.nests, seconds):
+    for one in lifted_within(result.nests, seconds):
         parts = result.parts.get(one.nest.name, ())
         if one.status != "refused" or not parts:
             lifted.append(one)
             continue
         told = [apart(part, one.diagnostics) for part in parts]
-        inner = list(_lifted_within([part for part in told if isinstance(part, LoopNest)], seconds))
+        inner = list(lifted_within([part for part in told if isinstance(part, LoopNest)], seconds))
         if any(part.status != "refused" for part in inner):
             lifted += inner
             refused += [part for part in told if isinstance(part, Refused)]
@@ -262,7 +264,8 @@ def _refused_nest(nest: LoopNest, message: str) -> LiftedNest:
     return LiftedNest(nest, "refused", (), (d,))
 
 
-def _without_regions(source: SourceFile) -> Original:
+def without_regions(source: SourceFile) -> Original:
+    """The text as it was before anything was spliced.  Raises ``Refusal`` MDH509."""
     try:
         return original(source.data)
     except Refusal as refusal:
@@ -280,7 +283,7 @@ def command_for(path: str, options: Options) -> CompileCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """Turns diagnostics that count in the original into findings that count in the file."""
 
     source: SourceFile
@@ -326,7 +329,7 @@ def short_name(name: str) -> str:
 
 
 def _report(
-    place: _Place,
+    place: Place,
     known: Callable[[], macros.Definitions],
     lifted: LiftedNest,
     found: Sequence[Region],
@@ -343,7 +346,7 @@ def _report(
     )
 
 
-def _refused(place: _Place, refused: Refused | RefusedFunction, found: Sequence[Region]) -> NestReport:
+def _refused(place: Place, refused: Refused | RefusedFunction, found: Sequence[Region]) -> NestReport:
     """A nest that could not be read."""
     own = tuple(r for r in found if r.name == region_name(short_name(refused.name)))
     line = place.line_of(refused.span)
@@ -429,7 +432,7 @@ def revert_file(path: str, names: Sequence[str] | None = None) -> Change:
     """
     source = read_source(path)
     found = [r for r in regions(source.data) if names is None or r.name in {region_name(n) for n in names}]
-    _without_regions(source)
+    without_regions(source)
     if not found:
         nothing = Diagnostic("MDH508", "nothing is spliced here", source.path)
         return Change(path, source.data, source.data, (Finding(nothing, source),))

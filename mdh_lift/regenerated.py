@@ -21,7 +21,7 @@ from lowering.device import Device
 from lowering.point import Point
 from mdh_core.diagnostics import Refusal
 from mdh_lift import beside, kernels
-from mdh_lift.classes import AnyPlan, classes_of, clauses_of, only_clause, several
+from mdh_lift.classes import AnyPlan, SeveralPlan, classes_of, clauses_of, only_clause, several
 from mdh_lift.gpu_plans import GpuPlan, gpu_plan
 from mdh_lift.lock_check import MOST, Block, Made
 from mdh_lift.outlined import OutlinedPlan, outlined

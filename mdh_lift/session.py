@@ -83,6 +83,7 @@ class Session:
     ignore: list[str] = field(default_factory=list)
     cases: list[Case] = field(default_factory=list)
     summary: list[dict[str, str]] = field(default_factory=list)  # rows of a table, one per nest
+    ending: str = ""  # instead of the usual last line
     _out: list[str | bytes] = field(default_factory=list)
     _configs: dict[Path | None, Config] = field(default_factory=dict)
     _selection: Selection | None = None
@@ -337,7 +338,7 @@ class Session:
                 self._out = [markdown(findings, self.footer(findings, 0), self.summary)]
         self._print()
         if self.for_people and not self.quiet:
-            click.echo(self.footer(findings, len(findings) - len(shown)), err=True)
+            click.echo(self.ending or self.footer(findings, len(findings) - len(shown)), err=True)
         return self.status(findings)
 
     def status(self, findings: Sequence[Finding]) -> int:

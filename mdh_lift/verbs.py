@@ -491,7 +491,7 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
             made = made if kept else []
         elif entries and (write or stage == "tune"):
             session.attempt(target.path, partial(pipeline.write_lock, settings.lock_path, entries))
-        made = _with_neighbours(session, report, settings, made)
+        made = with_neighbours(session, report, settings, made)
         parts = [i.part for i in made if i.part is not None]
         if parts:
             apart: dict[str, list[tuple[LiftedNest, GpuPart | OpenmpPart]]] = {}
@@ -535,7 +535,7 @@ def _summary(nest: NestReport, improvement: Improvement | None) -> dict[str, str
     return row
 
 
-def _with_neighbours(
+def with_neighbours(
     session: Session, report: FileReport, settings: Options, made: list[Improvement]
 ) -> list[Improvement]:
     """With the other nests of a file beside the source that is about to be written anew.

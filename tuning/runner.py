@@ -45,6 +45,7 @@ from tuning.processes import (
     sweep,
 )
 from tuning.toolchain import Toolchain, compiler_reason
+from tuning.turns import Turns
 
 CACHE_CAP = 512 << 20
 _SAID = "unit.txt"  # beside a program: what the compiler of the candidate's own file said
@@ -184,6 +185,7 @@ class Workbench:
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     cache_dir: Path = field(default_factory=default_cache_dir)
+    turns: Turns | None = None  # with other processes of the same run
 
     @cached_property
     def _cache(self) -> Cache:
@@ -235,6 +237,8 @@ class Workbench:
         if not candidates:
             return []
         self._driver()  # once, before all would make it
+        if self.turns is not None:
+            self.turns.pause()
         with ThreadPoolExecutor(max(1, self.jobs)) as pool:
             return list(pool.map(lambda c: self.build(subject, c), candidates))
 
@@ -335,6 +339,10 @@ class Workbench:
     @contextmanager
     def measuring(self) -> Iterator[None]:
         """One measurement at a time on this machine."""
+        if self.turns is not None:
+            with self.turns.alone():
+                yield
+            return
         Path(self.cache_dir).mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(str(Path(self.cache_dir) / "measure.lock")):
             yield
@@ -358,6 +366,8 @@ class Workbench:
         """
         wall = seconds or self.limits.run_seconds
         threads = threads or self.threads
+        if self.turns is not None and not timed:
+            self.turns.pause()
         confine = self.toolchain.accelerator is None  # a driver of GPUs opens devices and starts compilers
         key = secrets.token_hex(16)
         with tempfile.TemporaryDirectory(
