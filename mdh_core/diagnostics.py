@@ -98,6 +98,8 @@ CODES: dict[str, Code] = _rows(
     ("MDH606", "warning", "candidate was rejected", "A configuration failed to compile, crashed, took too long or gave a wrong result; it is recorded with its reason and never spliced.", 0),
     ("MDH607", "error", "no candidate survived", "Every configuration that was tried failed; the original is kept."),
     ("MDH608", "error", "configuration is not legal", "A configuration that was given by hand breaks a constraint: of the tuning parameters, or of what a GPU's shared memory needs. A swizzle, for example, must put every cell into a place of its own."),
+    ("MDH617", "info", "no limits of the machine are known", "A roofline needs the bandwidth and the peak of the machine that the nests were tuned on. `mdh-lift doctor --bench` measures them there once; without them the report gives operations and bytes alone.", 0),
+    ("MDH618", "warning", "part of the report is missing", "A lock file, a database or a scoreboard could not be read, so the report lacks what it would have told. The rest is there.", 0),
     # 7xx wrong result
     ("MDH701", "error", "wrong result", "The emitted code and the original disagree. It is never spliced. Please report this with the nest.", 3),
     ("MDH702", "error", "certificate is refuted", "An obligation of the certificate has a counterexample: the lifted steps or their stages do not do what the nest does. The code is never spliced. Please report this with the nest.", 3),
@@ -108,6 +110,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH804", "error", "nest cannot be run by itself", "The verification harness could not build inputs for this nest, so nothing can be verified and nothing is spliced."),
     ("MDH805", "error", "no compiler for the target", "Files for CUDA are compiled by nvcc, or by what the environment variable CUDACXX names; files for OpenCL need its headers and its loader.", 4),
     ("MDH806", "error", "no device for the target", "The emitted code can be printed (`emit`), but neither run nor compared here, so nothing is tuned, verified or spliced. For OpenCL, MDH_OPENCL_DEVICE is the number of the device, 0 if it is not set.", 4),
+    ("MDH823", "error", "limits of the machine could not be measured", "`doctor --bench` compiles and runs a small program of its own and keeps the figures beside the tuning database. One of these failed; nothing else depends on it.", 4),
     # 9xx internal
     ("MDH901", "error", "internal error", "mdh-lift has a bug. The nest was left alone.", 101),
 )  # fmt: skip

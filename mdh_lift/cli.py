@@ -357,10 +357,11 @@ def version(ctx: click.Context) -> None:
 
 
 @verb("doctor")
+@click.option("--bench", is_flag=True, help="Measure bandwidth and FMA peak, for the rooflines of `report`.")
 @click.pass_context
-def doctor(ctx: click.Context) -> None:
+def doctor(ctx: click.Context, bench: bool) -> None:
     """What mdh-lift finds on this machine."""
-    ctx.exit(verbs.doctor(_session(ctx)))
+    ctx.exit(verbs.doctor(_session(ctx), bench))
 
 
 def main() -> None:
