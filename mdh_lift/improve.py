@@ -8,6 +8,8 @@ The verdict is about the user's own compile command plus ``-fopenmp``; without o
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import math
 import os
 import random
@@ -49,14 +51,15 @@ from mdh_lift.version import VERSION
 from tuning import lock as locks
 from tuning.accelerator import accelerator, with_limits
 from tuning.budget import Budget, parse_budget
-from tuning.fingerprint import fingerprint
+from tuning.fingerprint import description, fingerprint
 from tuning.harness import Subject
 from tuning.measure import Ratio
+from tuning.results import TuneResult, Winner, text_hash
 from tuning.runner import COMPILE_FAILED, CUT_OFF, OK, WRONG_RESULT, Limits, Outcome, Workbench
 from tuning.search import Evaluation
 from tuning.store import Context, Store, StoreError
 from tuning.toolchain import Toolchain
-from tuning.tune import Settings, TuneResult, Winner, text_hash, tune
+from tuning.tune import Settings, tune
 from tuning.verify import EXACT_DATA, Case, Thorough, VerifySummary, cases_for, size_ladder
 
 DEFAULT_FLAGS = ("-O3", "-march=native")
@@ -341,6 +344,7 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
         resident=isinstance(plan, GpuPlan) and _in_data_region(work),
         final_seconds=last[0],
         final_rounds=last[1],
+        described=lambda point: text_hash(plan.candidate(point, described=True)),
     )
     sizes = work.variables
     ladder = _ladder(plan, sizes)
@@ -364,16 +368,7 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
         tell("tuning", done, budget.evaluations or 0)
 
     store = _store(options) if stage in ("all", "tune") and not budget.nothing else None
-    context = Context(
-        short_name(work.nest.name),
-        work.hash,
-        fingerprint(work.bench.toolchain, work.bench.threads),
-        work.size_class,
-        " ".join(work.bench.toolchain.flags),
-        work.bench.toolchain.version,
-        settings.seed,
-        VERSION,
-    )
+    context = _context(work, settings)
     try:
         return tune(
             work.bench,
@@ -394,6 +389,23 @@ def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> T
     finally:
         if store is not None:
             store.close()
+
+
+def _context(work: Work, settings: Settings) -> Context:
+    toolchain = work.bench.toolchain
+    return Context(
+        work.lock_name.encode("utf-8", "backslashreplace").decode(),  # a file's name may be no text
+        work.hash,
+        fingerprint(toolchain, work.bench.threads),
+        work.size_class,
+        " ".join(toolchain.flags),
+        toolchain.version,
+        settings.seed,
+        VERSION,
+        work.target,
+        description(toolchain, work.bench.threads),
+        _versions(toolchain),
+    )
 
 
 def _in_data_region(work: Work) -> bool:
@@ -571,6 +583,9 @@ def _lock_entry(work: Work, winner: Winner) -> locks.Entry:
 
 def _versions(toolchain: Toolchain) -> dict[str, str]:
     found = {"mdh-lift": VERSION, "compiler": toolchain.version}
+    for name in ("islpy", "kernel-tuner"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
     gpu = toolchain.accelerator
     if gpu is not None:
         found |= {f"compiler for {gpu.target}": gpu.version, "device": gpu.device}

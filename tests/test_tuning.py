@@ -895,7 +895,7 @@ def test_store_with_several_writers(tmp_path: Path) -> None:
 def test_damaged_or_foreign_store(tmp_path: Path) -> None:
     path = tmp_path / "db.sqlite"
     path.write_bytes(b"this is no database, but long enough to look at" * 100)
-    with pytest.raises(store.StoreError, match="move the file away"):
+    with pytest.raises(store.StoreError, match="move it away"):
         store.Store(path)
     newer = tmp_path / "newer.sqlite"
     store.Store(newer).close()
