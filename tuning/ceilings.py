@@ -134,7 +134,8 @@ def measure(toolchain: Toolchain, threads: int, tell: Callable[[str], None] = la
                 found = _run(program, array, n)
                 levels.append(Level(name, n, array, found.read, found.copy, found.triad))
                 before = peaks.get(n, Peak(n, 0.0, 0.0))
-                peaks[n] = Peak(n, max(before.single, found.peak_float), max(before.double, found.peak_double))
+                single, double = found.peak_float, found.peak_double
+                peaks[n] = Peak(n, max(before.single, single), max(before.double, double))
     return Ceilings(machine_key(toolchain.cc, threads), tuple(levels), tuple(peaks.values()))
 
 
@@ -234,8 +235,9 @@ def matching(known: Mapping[str, Ceilings], machine: str) -> Ceilings | None:
     """Those of the machine of a fingerprint; the compiler and its flags, the last part, may be others."""
     if machine in known:
         return known[machine]
-    return next((c for key, c in sorted(known.items()) if _hardware(key) == _hardware(machine)), None)
+    return next((c for key, c in sorted(known.items()) if hardware(key) == hardware(machine)), None)
 
 
-def _hardware(machine: str) -> str:
+def hardware(machine: str) -> str:
+    """A fingerprint without its last part, which is of caches, compiler and flags."""
     return machine.rpartition("-")[0]
