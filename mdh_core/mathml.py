@@ -33,6 +33,7 @@ from mdh_core.expr import (
     Unary,
     Var,
     as_affine,
+    named_values,
     straight_line,
 )
 from mdh_core.ir import Buffer, MdhProgram, Size
@@ -185,11 +186,8 @@ def _where(program: MdhProgram) -> list[str]:
     else:
         values = [_expression(e, operands)[0] for e in hom.scalar.results]
         rows = [_row(head, values[0] if len(values) == 1 else _in("(", _list(values), ")"))]
-        for s in hom.scalar.body:
-            value = getattr(s, "value", None)
-            if value is not None:
-                local = _id(getattr(s, "name", ""))
-                rows.append(_row(_text("with "), local, _op("="), _expression(value, operands)[0]))
+        for name, _, value in named_values(hom.scalar.body):
+            rows.append(_row(_text("with "), _id(name), _op("="), _expression(value, operands)[0]))
     several = len(hom.scalar.results) > 1
     for c, e in enumerate(program.out.initial):
         if e is not None:

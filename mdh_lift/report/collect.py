@@ -323,8 +323,8 @@ def _ratio(value: object) -> Ratio | None:
     if not isinstance(value, dict):
         return None
     try:
-        numbers = (float(value[k]) for k in ("median", "low", "high"))
-        return Ratio(*numbers, float(value.get("confidence", 0.95)))
+        median, low, high = (float(value[k]) for k in ("median", "low", "high"))
+        return Ratio(median, low, high, float(value.get("confidence", 0.95)))
     except (KeyError, TypeError, ValueError):
         return None
 

@@ -38,7 +38,7 @@ def html(report: Report) -> bytes:
     script, css = _asset("page.js"), _asset("page.css")
     libraries = {name: _library(name) for name in _LIBRARIES} if drawn else {}
     nests = _within_budget(report.nests)
-    made = _page().render(
+    made: str = _page().render(
         report=report,
         policy=_policy([script, *(data.decode() for data in libraries.values())]),
         css=_Markup(css),
@@ -79,7 +79,8 @@ def _asset(name: str) -> str:
 
 
 def _library(name: str) -> bytes:
-    return (files("mdh_lift.report") / "vendor" / f"{name}.min.js").read_bytes()
+    data: bytes = (files("mdh_lift.report") / "vendor" / f"{name}.min.js").read_bytes()
+    return data
 
 
 def _packed(data: bytes) -> str:
@@ -161,7 +162,7 @@ def _giga(v: float | None) -> str:
 def _board(board: Mapping[str, Any] | None) -> Iterator[tuple[str, ...]]:
     for row in board["nests"] if board is not None else ():
         ratio = row.get("speedup")
-        numbers = ("–",) * 3
+        numbers: tuple[str, ...] = ("–",) * 3
         if isinstance(ratio, Mapping) and all(isinstance(ratio.get(k), int | float) for k in _RATIO):
             numbers = tuple(three(ratio[k]) for k in _RATIO)
         why = " ".join(str(row[k]) for k in ("code", "reason") if row.get(k))

@@ -2,6 +2,8 @@
 
     Report  ->  {"templates": {name: spec}, "plots": [{"id", "template", "label", "rows"}]}
 
+A layer with a name is for the rows of this kind; the page leaves it out where there are none.
+
 Colours are variables of the page's style sheet, so that plots follow light, dark and print without being
 drawn again.  Every plot has a description; the page has its figures as a table as well.
 """
@@ -44,7 +46,7 @@ def _axis(title: str, **rest: Any) -> Spec:
 
 
 SPEEDUP = _spec(
-    height={"step": 24},
+    height=24,  # of each row
     encoding={"y": {"field": "nest", "type": "nominal", "sort": None, "axis": _axis("", labelLimit=190)}},
     layer=[
         {
@@ -88,16 +90,19 @@ def _convergence(field: str, title: str) -> Spec:
         height=200,
         layer=[
             {
+                "name": "trial",
                 "transform": [{"filter": "datum.kind == 'trial'"}],
                 "mark": {"type": "point", "filled": True, "size": 26, "color": "var(--two)", "opacity": 0.75},
                 "encoding": {"x": x, "y": {"field": "ms", **_MS}},
             },
             {
+                "name": "rejected",
                 "transform": [{"filter": "datum.kind == 'rejected'"}],
                 "mark": {"type": "tick", "color": "var(--bad)", "size": 9, "y": "height"},
                 "encoding": {"x": x},
             },
             {
+                "name": "best",
                 "transform": [{"filter": "isValid(datum.best)"}],
                 "mark": {
                     "type": "line", "interpolate": "step-after", "color": "var(--one)", "strokeWidth": 2,
@@ -105,6 +110,7 @@ def _convergence(field: str, title: str) -> Spec:
                 "encoding": {"x": x, "y": {"field": "best", **_MS}},
             },
             {
+                "name": "original",
                 "transform": [{"filter": "datum.kind == 'original'"}],
                 "mark": {"type": "rule", "strokeDash": [5, 4], "color": "var(--text)"},
                 "encoding": {"y": {"field": "ms", **_MS}},
@@ -132,7 +138,8 @@ ROOFLINE = _spec(
     },
     layer=[
         {
-            "transform": [{"filter": "datum.kind == 'roof'"}],
+            "name": "roof",
+                "transform": [{"filter": "datum.kind == 'roof'"}],
             "mark": {"type": "line", "strokeWidth": 1.5},
             "encoding": {
                 "detail": {"field": "name"},
@@ -144,16 +151,19 @@ ROOFLINE = _spec(
             },
         },
         {
-            "transform": [{"filter": "datum.kind == 'work'"}],
+            "name": "work",
+                "transform": [{"filter": "datum.kind == 'work'"}],
             "mark": {"type": "rule", "color": "var(--soft)", "strokeDash": [2, 3]},
             "encoding": {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "rate"}},
         },
         {
-            "transform": [{"filter": "datum.kind == 'before'"}],
+            "name": "before",
+                "transform": [{"filter": "datum.kind == 'before'"}],
             "mark": {"type": "point", "size": 60, "color": "var(--text)", "filled": False},
         },
         {
-            "transform": [{"filter": "datum.kind == 'after'"}],
+            "name": "after",
+                "transform": [{"filter": "datum.kind == 'after'"}],
             "mark": {"type": "point", "size": 70, "color": "var(--text)", "filled": True, "opacity": 1},
         },
     ],
@@ -242,10 +252,9 @@ def roofline_rows(ceilings: Mapping[str, Any] | None, nests: Sequence[Nest]) -> 
         return []
     low, high = _around(r.intensity for r in roofs)
     rows = list(_roofs(ceilings, low, high, {r.kind for r in roofs}))
-    bottom = min(
-        [row["rate"] for row in rows if row["kind"] == "roof"]
-        + [v / 1e9 for r in roofs for v in (r.achieved, r.before) if v]
-    )
+    rates = [float(row["rate"]) for row in rows]
+    rates += [v / 1e9 for r in roofs for v in (r.achieved, r.before) if v]
+    bottom = min(rates)
     for r in roofs:
         rows += _points(r, ceilings, bottom)
     return rows
@@ -289,7 +298,7 @@ def limit(roof: Roof, ceilings: Mapping[str, Any]) -> float:
     threads = max(p["threads"] for p in ceilings["peaks"])
     peak = max(p[roof.kind] for p in ceilings["peaks"] if p["threads"] == threads)
     memory = max(x["read"] for x in ceilings["levels"] if x["threads"] == threads and x["name"] == "memory")
-    return min(peak, roof.intensity * memory)
+    return float(min(peak, roof.intensity * memory))
 
 
 def _digits(v: float) -> float:

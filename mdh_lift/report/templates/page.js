@@ -47,8 +47,12 @@
   const draw = async (plot) => {
     const spec = structuredClone(templates[plot.template]);
     const box = document.getElementById(plot.id);
+    const kinds = new Set(plot.rows.map((row) => row.kind));
+    if (plot.rows.some((row) => row.best !== undefined)) kinds.add("best");
+    spec.layer = spec.layer.filter((layer) => !layer.name || kinds.has(layer.name));
     Object.assign(spec, {
       width: width(plot.id), autosize: { type: "fit-x", contains: "padding" },
+      height: spec.height * (plot.template === "speedup" ? plot.rows.length : 1),
       datasets: { rows: plot.rows }, description: plot.label,
     });
     box.replaceChildren();
