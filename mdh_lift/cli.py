@@ -31,7 +31,6 @@ from mdh_lift.version import VERSION
 from tuning.budget import STRATEGIES, parse_budget
 
 NOT_YET = {
-    "report": "an HTML report",
     "lsp": "the language server",
 }
 
@@ -448,11 +447,29 @@ def port(ctx: click.Context, /, **arguments: object) -> None:
     ctx.exit(porting.port_with(_session(ctx), arguments))
 
 
-@verb("doctor")
+@verb("report")
+@paths
+@click.option(
+    "--format", "form", type=click.Choice(["html", "md", "json"]), default="html", help="Page, text or data."
+)
+@click.option("--scoreboard", metavar="FILE", help="The scoreboard of `port`, as JSON.")
+@click.option("--title", metavar="TEXT", help="Heading of the report.")
+@click.option("--open", "show", is_flag=True, help="Show the page in the browser.")
+@click.option("--serve", is_flag=True, help="Serve the page on this machine alone, until interrupted.")
 @click.pass_context
-def doctor(ctx: click.Context) -> None:
+def report(ctx: click.Context, /, **arguments: object) -> None:
+    """One self-contained page: what was lifted, tuned and verified, how fast it is, and why."""
+    from mdh_lift.report.verb import report as make
+
+    ctx.exit(make(_session(ctx), **arguments))  # type: ignore[arg-type]
+
+
+@verb("doctor")
+@click.option("--bench", is_flag=True, help="Measure bandwidth and FMA peak, for the rooflines of `report`.")
+@click.pass_context
+def doctor(ctx: click.Context, bench: bool) -> None:
     """What mdh-lift finds on this machine."""
-    ctx.exit(verbs.doctor(_session(ctx)))
+    ctx.exit(verbs.doctor(_session(ctx), bench))
 
 
 # --------------------------------------------------------------------------- the database

@@ -26,7 +26,7 @@ import msgspec
 
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_lift import config as configuration
-from mdh_lift import pipeline, scoreboard
+from mdh_lift import journal, pipeline, scoreboard
 from mdh_lift.files import Change, is_python, write_atomic
 from mdh_lift.findings import Finding
 from mdh_lift.pipeline import short_name
@@ -263,7 +263,7 @@ class _Run:
         if self.reused:
             self._say(f"{self.reused} nests are known from an earlier run (--no-resume makes them again)")
         if jobs:
-            importlib.import_module("mdh_lift.improve")  # once, before the processes are forked
+            importlib.import_module("mdh_lift.several")  # once, before the processes are forked
         for job, message in run_jobs(jobs, make, _at_once(self.session), self.wishes.time_limit):
             self._take(of[job.path], message)
 

@@ -263,8 +263,13 @@ def version(session: Session, where: bool = False) -> int:
     return _finish_quietly(session)
 
 
-def doctor(session: Session) -> int:
-    """Versions, compiler, cores, GPUs; exit status 4 where no C compiler is found."""
+def doctor(session: Session, bench: bool = False) -> int:
+    """Versions, compiler, cores, GPUs, limits; exit status 4 where no C compiler is found.
+
+    ``bench``: measure the limits of the machine and keep them; else tell those that were measured.
+    """
+    from mdh_lift.report import limits  # with what measures them
+
     rows = [("mdh-lift", VERSION, True), ("python", f"{platform.python_version()} ({sys.executable})", True)]
     rows.append(("system", platform.platform(), True))
     rows.append(("cores", str(len(os.sched_getaffinity(0))), True))
@@ -283,9 +288,12 @@ def doctor(session: Session) -> int:
         )
     )
     rows += _gpus()
+    ceilings = limits.measured(session) if bench and compiler else limits.known(session)
+    rows += limits.rows(ceilings)
     if session.output_format == "json":
         session.statuses.append(0 if works else 4)
-        return _finish_json(session, {"checks": [{"name": n, "value": v, "ok": ok} for n, v, ok in rows]})
+        checks = [{"name": n, "value": v, "ok": ok} for n, v, ok in rows]
+        return _finish_json(session, {"checks": checks, "ceilings": ceilings and ceilings.as_json()})
     for name, value, good in rows:
         mark = click.style("ok", fg="green") if good else click.style("--", fg="yellow")
         line = f"{mark}  {name:<13} {value}\n"
