@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from mdh_lift import places
+from mdh_lift.files import write_output
 from mdh_lift.findings import Finding
-from mdh_lift.output import write_output
 from mdh_lift.suppressions import may_be_suppressed
 
 NAME = "mdh-lift-baseline.json"

@@ -20,6 +20,7 @@ from mdh_core.diagnostics import CODES
 from mdh_lift.findings import FAIL_ON, SEVERITIES
 from tuning.budget import parse_budget
 
+STYLES = ("inline", "outline")  # where kernels for the processor stand: in the source, or in a file beside it
 NAMES = (".mdh-lift.toml", "mdh-lift.toml", "pyproject.toml")
 
 
@@ -130,9 +131,9 @@ def load(file: Path | None) -> Config:
         raise ConfigurationError(
             f"{file}: `tune.target`: `{config.tune.target}` is none of {', '.join(TARGETS)}"
         )
-    if config.splice.style != "inline":
+    if config.splice.style not in STYLES:
         raise ConfigurationError(
-            f"{file}: `splice.style` is `{config.splice.style}`; this version knows `inline`"
+            f"{file}: `splice.style`: `{config.splice.style}` is none of {', '.join(STYLES)}"
         )
     _check_diagnostics(config, file)
     return config

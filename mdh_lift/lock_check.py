@@ -12,7 +12,6 @@ comes out wherever this runs.  Line numbers in the text (``gemm.c:12-18``) do no
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 import re
@@ -29,12 +28,9 @@ from mdh_lift.pipeline import (
     FileReport,
     NestReport,
     Options,
-    lines_of,
-    macros_of,
     short_name,
     source_hash,
     splice_file,
-    splice_part,
 )
 from mdh_lift.splice import Region, SplicePart, regions
 from mdh_lift.version import VERSION
@@ -42,20 +38,13 @@ from tuning import lock as locks
 
 if TYPE_CHECKING:  # needed where something is spliced only
     from emit.gpu_file import GpuPart
-    from lowering.machine import Machine
-    from tuning.harness import Candidate
+    from emit.openmp_file import OpenmpPart
 
 MOST = 64  # combinations of entries of the nests that share a GPU file
-_MACHINE = ("cores", "vector_bytes", "registers", "l1", "l2", "l3")
-
-
-def recorded(machine: Machine) -> dict[str, int]:
-    """What a lock entry must say of a machine, so that its text can be made elsewhere."""
-    return {name: getattr(machine, name) for name in _MACHINE}
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class Block:
     """An entry of the lock for a nest: its fingerprint, its sizes, and the rest."""
 
     fingerprint: str
@@ -80,13 +69,16 @@ class _Block:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """What an entry generates for its nest."""
+class Made:
+    """What an entry generates for its nest; where it has several classes of sizes, their entries together.
 
-    block: _Block
+    ``apart``: in the file beside the source; ``hash``: of the text, as the entry has it.
+    """
+
+    block: Block
     part: SplicePart
-    gpu_part: GpuPart | None
-    hash: str  # of the text, as entries have it
+    apart: tuple[GpuPart | OpenmpPart, ...]
+    hash: str
 
 
 def with_lock(report: FileReport, options: Options) -> FileReport:
@@ -102,7 +94,7 @@ def with_lock(report: FileReport, options: Options) -> FileReport:
         lock = locks.read(path)
     except locks.LockError as error:
         d = Diagnostic("MDH511", f"the lock file cannot be read: {error}", os.path.relpath(path),
-                       help="restore it from version control")  # fmt: skip
+                       help=error.help)  # fmt: skip
         return replace(report, findings=(*report.findings, Finding(d)))
     told = {n.name: found for n in spliced if (found := _missing(report, n, lock, options))}
     fresh = [n for n in spliced if n.name not in told and n.splice_state == "fresh" and n.lifted is not None]
@@ -113,14 +105,14 @@ def with_lock(report: FileReport, options: Options) -> FileReport:
     return replace(report, nests=nests)
 
 
-def _blocks(report: FileReport, nest: NestReport, lock: locks.Lock, options: Options) -> list[_Block]:
+def _blocks(report: FileReport, nest: NestReport, lock: locks.Lock, options: Options) -> list[Block]:
     """All entries of a nest, in the order of the lock."""
     name = f"{os.path.relpath(report.source.path, options.root)}::{short_name(nest.name)}"
     found = []
     for fingerprint, classes in lock["nests"].get(name, {}).items():
         for size_class, content in classes.items() if isinstance(classes, dict) else ():
             if isinstance(content, dict):
-                found.append(_Block(fingerprint, _sizes(size_class), content))
+                found.append(Block(fingerprint, _sizes(size_class), content))
     return found
 
 
@@ -155,10 +147,12 @@ def _compared(
     """Findings about nests whose splices are fresh and in the lock."""
     if not nests:
         return {}
+    from mdh_lift.regenerated import generated
+
     text = SourceFile(report.source.path, report.bare.data)
     known = macros.definitions(text, report.command)
     told: dict[str, list[Finding]] = {}
-    made: dict[str, list[_Made]] = {}
+    made: dict[str, list[Made]] = {}
     for nest in nests:
         assert nest.lifted is not None
         own = [b for b in _blocks(report, nest, lock, options) if b.target == _target(nest)]
@@ -169,14 +163,15 @@ def _compared(
             again = f"`mdh-lift tune {report.source.path}::{short_name(nest.name)}` makes one of this"
             told[nest.name] = [_about(report, nest.regions[0], "MDH506", why, again)]
             continue
-        made[nest.name] = [m for b in matching if (m := _made(report, nest, b)) is not None]
+        made[nest.name] = generated(report, nest, matching)
     by_target: dict[str, list[NestReport]] = {}
     for nest in nests:
         if nest.name in made:
             by_target.setdefault(_target(nest), []).append(nest)
     for target, group in by_target.items():
-        together = [group] if target != "openmp" else [[nest] for nest in group]
-        for some in together:
+        inline = [nest for nest in group if not beside.included(nest.regions)]
+        together = [[nest] for nest in inline] + [[n for n in group if n not in inline]]
+        for some in filter(None, together):
             equal = _equal(report, some, [made[n.name] for n in some], target)
             for nest, winner in zip(some, equal, strict=True):
                 told[nest.name] = (
@@ -187,67 +182,20 @@ def _compared(
     return {name: found for name, found in told.items() if found}
 
 
-# --------------------------------------------------------------------------- making the text again
-
-
-def _made(report: FileReport, nest: NestReport, block: _Block) -> _Made | None:
-    """What the configuration of an entry generates; None where it is none of this nest."""
-    from mdh_lift import kernels
-    from tuning.tune import text_hash
-
-    point = block.configuration.get("point")
-    if nest.lifted is None or not isinstance(point, dict):
-        return None
-    try:
-        params = kernels.parameter_values(nest.lifted, block.sizes or kernels.sizes_of(nest.lifted))
-        gpu_part, candidate = _candidate(report, nest, block, params, point)
-    except Refusal:
-        return None
-    except (LookupError, ValueError, TypeError, ArithmeticError, AssertionError):
-        return None  # a point of another version, or one that was written by hand
-    text, call = candidate.kernel_text, candidate.call
-    if gpu_part is not None:
-        text, call = beside.include(beside.file_name(report.source.path, block.target)), gpu_part.call
-    part = splice_part(report, nest.lifted.nest, text, call, candidate.after)
-    return _Made(block, part, gpu_part, text_hash(candidate))
-
-
-def _candidate(
-    report: FileReport, nest: NestReport, block: _Block, params: Mapping[str, int], point: dict[str, Any]
-) -> tuple[GpuPart | None, Candidate]:
-    from mdh_lift import kernels
-
-    assert nest.lifted is not None
-    lines, known = lines_of(report, nest), macros_of(report)
-    if block.target == "openmp":
-        plan = kernels.planned(nest.lifted, params, lines, known)
-        machine = block.configuration.get("machine")
-        if isinstance(machine, dict):
-            stated: dict[str, Any] = {n: int(machine[n]) for n in _MACHINE}
-            plan = replace(plan, machine=replace(plan.machine, **stated))
-        return None, plan.candidate(point, described=True)
-    from lowering.device import Device
-    from mdh_lift.gpu_plans import gpu_plan
-
-    known_of = block.configuration.get("device")
-    device = None
-    if isinstance(known_of, dict):
-        names = {f.name for f in dataclasses.fields(Device)}
-        device = Device(**{name: v for name, v in known_of.items() if name in names})
-    on_gpu = gpu_plan(nest.lifted, block.target, params, lines, known, device)
-    return on_gpu.part(point), on_gpu.candidate(point, described=True)
+# --------------------------------------------------------------------------- the text that is there
 
 
 def _equal(
-    report: FileReport, nests: Sequence[NestReport], made: Sequence[Sequence[_Made]], target: str
-) -> list[_Made | None]:
+    report: FileReport, nests: Sequence[NestReport], made: Sequence[Sequence[Made]], target: str
+) -> list[Made | None]:
     """For each nest an entry that generates what is there; nests of one GPU file go together."""
     for combination in itertools.islice(itertools.product(*made), MOST):
-        gpu_parts: dict[str, Any] = {}
-        if target != "openmp":
-            gpu_parts[target] = [(n.lifted, m.gpu_part) for n, m in zip(nests, combination, strict=True)]
+        beside_it: dict[str, Any] = {}
+        parts = [(n.lifted, p) for n, m in zip(nests, combination, strict=True) for p in m.apart]
+        if parts:
+            beside_it[target] = parts
         try:
-            change = splice_file(report, [m.part for m in combination], force=True, gpu_parts=gpu_parts)
+            change = splice_file(report, [m.part for m in combination], force=True, apart=beside_it)
         except Refusal:
             continue
         name = report.source.path
@@ -286,7 +234,7 @@ def _plain(text: bytes, source: str) -> bytes:
 # --------------------------------------------------------------------------- what is told
 
 
-def _unequal(report: FileReport, nest: NestReport, made: Sequence[_Made]) -> list[Finding]:
+def _unequal(report: FileReport, nest: NestReport, made: Sequence[Made]) -> list[Finding]:
     """Why no entry generates what is there: this version generates another text, or the two do not match."""
     name = short_name(nest.name)
     region = nest.regions[0]
@@ -307,7 +255,7 @@ def _unequal(report: FileReport, nest: NestReport, made: Sequence[_Made]) -> lis
 
 
 def _elsewhere(
-    report: FileReport, nest: NestReport, winner: _Made, made: Sequence[_Made]
+    report: FileReport, nest: NestReport, winner: Made, made: Sequence[Made]
 ) -> list[Finding]:
     """MDH504 where no entry of this text is for a machine like this one."""
     here = _here()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import platform
 import sys
 import time
@@ -23,9 +24,8 @@ from mdh_lift import baseline, report_data, report_text
 from mdh_lift import config as configuration
 from mdh_lift.compile_command import DatabaseError, from_words
 from mdh_lift.config import Config, ConfigurationError
-from mdh_lift.files import Change, read_source, source_files
+from mdh_lift.files import Change, read_source, source_files, write_output
 from mdh_lift.findings import Finding, counts, exit_status, in_order
-from mdh_lift.output import write_output
 from mdh_lift.pipeline import FileReport, NestReport, Options
 from mdh_lift.report_cases import Case
 from mdh_lift.selection import Rules, Selection
@@ -62,9 +62,12 @@ class Session:
     seed: int | None = None
     min_speedup: float | None = None
     accept: list[str] | None = None
+    style: str = ""
     build_dir: str = ""
     config_file: str | None = None
     isolated: bool = False
+    locked: bool = False
+    frozen: bool = False
     compile_words: list[str] | None = None
     fail_on: str | None = None
     exit_zero: bool = False
@@ -80,6 +83,7 @@ class Session:
     ignore: list[str] = field(default_factory=list)
     cases: list[Case] = field(default_factory=list)
     summary: list[dict[str, str]] = field(default_factory=list)  # rows of a table, one per nest
+    ending: str = ""  # instead of the usual last line
     _out: list[str | bytes] = field(default_factory=list)
     _configs: dict[Path | None, Config] = field(default_factory=dict)
     _selection: Selection | None = None
@@ -99,6 +103,8 @@ class Session:
         force: bool = False,
         resume: bool = True,
         replay: bool = False,
+        fingerprint: str | None = None,
+        nearest: bool = False,
         target: str | None = None,
     ) -> Options:
         """Options for one file: its configuration with the command line over it."""
@@ -124,6 +130,11 @@ class Session:
             force,
             resume,
             replay,
+            self.style,
+            fingerprint or "",
+            nearest,
+            self.locked or self.frozen,
+            self.frozen,
         )
 
     def config_file_of(self, path: str) -> Path | None:
@@ -245,7 +256,10 @@ class Session:
         except (click.ClickException, click.exceptions.Exit, KeyboardInterrupt):
             raise
         except Exception as error:
-            self.crashed(error, path)
+            if (reason := _of_the_system(error)) is None:
+                self.crashed(error, path)
+            else:
+                self.findings.append(Finding(Diagnostic("MDH828", reason, path)))
         return None
 
     def crashed(self, error: Exception, path: str = "") -> None:
@@ -324,7 +338,7 @@ class Session:
                 self._out = [markdown(findings, self.footer(findings, 0), self.summary)]
         self._print()
         if self.for_people and not self.quiet:
-            click.echo(self.footer(findings, len(findings) - len(shown)), err=True)
+            click.echo(self.ending or self.footer(findings, len(findings) - len(shown)), err=True)
         return self.status(findings)
 
     def status(self, findings: Sequence[Finding]) -> int:
@@ -340,8 +354,9 @@ class Session:
             return
         try:
             write_output(self.output, data)
-        except OSError as error:
-            raise click.UsageError(f"cannot write {self.output}: {error.strerror}") from None
+        except (OSError, RuntimeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise click.UsageError(f"cannot write {self.output}: {reason}") from None
 
     def footer(self, findings: Sequence[Finding], hidden: int) -> str:
         """What was looked at, in one line."""
@@ -366,6 +381,24 @@ class Session:
         if hidden and not self.quiet:
             parts.append(f"{_count(hidden, 'note')} not shown (-v)")
         return f"{', '.join(parts)}; {time.monotonic() - self.started:.2f} s"
+
+
+_SYSTEM = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EINTR),
+    *(errno.ENOLCK, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENAMETOOLONG, errno.ELOOP),
+    *(errno.ENODEV, errno.EFBIG, errno.ESTALE, errno.ENOTDIR, errno.EISDIR, errno.ENXIO),
+)
+
+
+def _of_the_system(error: Exception) -> str | None:
+    """What the operating system (or the database, because of it) did not do; None where the fault is ours."""
+    if isinstance(error, OSError) and error.errno in _SYSTEM:
+        name = f"`{error.filename}`: " if error.filename is not None else ""
+        return f"{name}{(error.strerror or str(error)).lower()}"
+    module = type(error).__module__
+    if module in ("sqlite3", "tuning.store") and not isinstance(error, AssertionError):
+        return f"the tuning database cannot be used: {error}"
+    return None
 
 
 def _source_of(path: str) -> SourceFile | None:

@@ -1,7 +1,7 @@
 """``splice --check``: what a splice would change, without making it; nothing is compiled or run.
 
-A nest would change if what is spliced is stale, edited or not what the lock file says, or if the lock has
-an entry for this machine that is reliably faster than the original and nothing is spliced.
+A nest would change if what is spliced is stale, edited or not what the lock file says, or if the lock file
+has an entry for this machine that is reliably faster than the original and nothing is spliced.
 """
 
 from __future__ import annotations

@@ -121,7 +121,7 @@ def test_a_refusal_is_1_and_names_the_place(tree):
         (["explain", "MDH999"], "no diagnostic has the code"),
         (["report"], "not part of version"),
         (["lsp"], "not part of version"),
-        (["port", "."], "not part of version"),
+        (["port", "empty"], "no C files"),
         (["-C", "nowhere", "check"], "nowhere"),
         ([], "Usage"),
     ],
