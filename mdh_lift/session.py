@@ -214,7 +214,7 @@ class Session:
             return "never"
         return self.fail_on or self.config(file or ".").fail_on
 
-    # ------------------------------------------------------------------ input, continued
+    # ------------------------------------------------------------------ files
 
     def targets(self, paths: Sequence[str]) -> Iterator[Target]:
         """All files that are meant; a usage error where there is none."""

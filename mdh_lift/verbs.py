@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -29,7 +30,7 @@ from mdh_lift import config as configuration
 from mdh_lift.files import Change, is_python
 from mdh_lift.findings import Finding
 from mdh_lift.pipeline import FileReport, NestReport, Options, short_name
-from mdh_lift.report_cases import Case
+from mdh_lift.report_cases import case_of, summary_of
 from mdh_lift.session import Session, Target
 from mdh_lift.version import VERSION
 
@@ -483,9 +484,10 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
         settings = session.options(target.path, **options)
         made: list[Improvement] = []
         for nest in own:
+            began = time.monotonic()
             improvement = _improved(session, report, nest, settings, stage)
-            session.cases.append(_case(report, nest, settings, improvement))
-            session.summary.append(_summary(nest, improvement))
+            session.cases.append(case_of(nest, settings.target, improvement, time.monotonic() - began))
+            session.summary.append(summary_of(nest, improvement))
             if improvement is not None:
                 nest = replace(nest, findings=(*nest.findings, *improvement.findings))
                 details[nest.name] = improvement.as_json()
@@ -520,27 +522,6 @@ def _as_locked(settings: Options, entries: Sequence[Entry]) -> bool:
 
     recorded.expect_entries(settings, entries)
     return True
-
-
-def _case(report: FileReport, nest: NestReport, settings: Options, improvement: Improvement | None) -> Case:
-    """A nest as a test of its target; nothing was run of one that was refused."""
-    codes = [f.diagnostic.code for f in nest.findings if f.diagnostic.severity == "error"]
-    skipped = ", ".join(dict.fromkeys(codes)) or "refused" if nest.status == "refused" else ""
-    target = improvement.target if improvement is not None else ""
-    if not target:
-        with contextlib.suppress(Refusal):
-            target = pipeline.target_of(nest, settings.target)
-    return Case(nest.name, report.source.path, target, skipped)
-
-
-def _summary(nest: NestReport, improvement: Improvement | None) -> dict[str, str]:
-    """A row of the Markdown table."""
-    row = {"nest": nest.name, "status": nest.status, "target": "", "verified": "", "speedup": ""}
-    if improvement is not None:
-        verified, ratio = improvement.verification, improvement.speedup
-        row |= {"target": improvement.target, "verified": f"{verified.cases} runs" if verified else ""}
-        row |= {"speedup": f"{ratio.median:.2f} x ({ratio.low:.2f} to {ratio.high:.2f})" if ratio else ""}
-    return row
 
 
 def with_neighbours(

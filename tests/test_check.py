@@ -576,6 +576,35 @@ def test_junit_has_a_case_per_nest(odd):
     assert missing.find(".//failure").attrib["type"] == "MDH001"
 
 
+def test_verify_and_bench_have_a_case_per_nest_and_target(tree, monkeypatch):
+    """A wrong result is an error, what is refused is skipped, no speedup is a failure of `bench`."""
+    from mdh_core.diagnostics import Diagnostic
+    from mdh_lift import improve
+    from mdh_lift.findings import Finding
+
+    (tree / "three.c").write_text(GOOD + BAD + GOOD.replace("scale", "wrong"))
+
+    def improved(report, nest, options, stage, tell):
+        d = Diagnostic("MDH701" if "wrong" in nest.name else "MDH603", "told", report.source.path)
+        found = (Finding(d, report.source),) if stage == "bench" or "wrong" in nest.name else ()
+        return improve.Improvement(nest.name, "md_hom(...)", "cuda", findings=found)
+
+    monkeypatch.setattr(improve, "improve", improved)
+    for verb, status, expected in [
+        ("verify", 3, {"scale::0 [cuda]": None, "square::0 [cuda]": "skipped", "wrong::0 [cuda]": "error"}),
+        ("bench", 3, {"scale::0 [cuda]": "failure", "square::0 [cuda]": "skipped", "wrong::0 [cuda]": "error"}),
+    ]:
+        result = run(verb, "--target", "cuda", "three.c", "--format", "junit")
+        assert result.exit_code == status
+        (suite,) = ET.fromstring(result.stdout)
+        found = {case.attrib["name"]: next((x.tag for x in case if x.tag != "system-out"), None) for case in suite}
+        assert found == expected
+        assert (suite.attrib["tests"], suite.attrib["errors"], suite.attrib["skipped"]) == ("3", "1", "1")
+        assert suite.find(".//skipped").attrib["message"] == "MDH201"
+    table = run("bench", "--target", "cuda", "three.c", "--format", "md").stdout
+    assert "| three.c::scale::0 | lifted | cuda |" in table
+
+
 def test_markdown_is_not_broken_by_names(odd):
     text = run("check", "sub", "--format", "md").stdout
     rows = [line for line in text.splitlines() if line.startswith("| ❌")]
