@@ -14,6 +14,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterable
 from pathlib import Path
+from typing import Any
 
 from mdh_lift import places
 from mdh_lift.files import write_output
@@ -37,21 +38,29 @@ def key_of(f: Finding, directory: Path) -> Key:
 
 def read(path: Path) -> Counter[Key]:
     """How many findings of each kind are allowed.  Raises ``BaselineError``."""
+    allowed: Counter[Key] = Counter()
+    for entry in entries(path):
+        allowed[entry["file"], entry["nest"], entry["code"]] += entry["count"]
+    return allowed
+
+
+def entries(path: Path) -> list[dict[str, Any]]:
+    """The entries as they stand in the file.  Raises ``BaselineError``."""
     try:
         content = json.loads(path.read_text("utf-8"))
         if content["schema_version"] != SCHEMA_VERSION:
             raise BaselineError(
                 f"{path}: schema version {content['schema_version']!r}, this version reads {SCHEMA_VERSION}"
             )
-        allowed: Counter[Key] = Counter()
-        for entry in content["findings"]:
-            allowed[str(entry["file"]), str(entry["nest"]), str(entry["code"])] += int(entry["count"])
+        return [
+            {**entry, "count": int(entry["count"])} | {k: str(entry[k]) for k in ("file", "nest", "code")}
+            for entry in content["findings"]
+        ]
     except OSError as error:
         raise BaselineError(f"cannot read the baseline {path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         told = str(error).splitlines()[0] if not isinstance(error, KeyError) else f"{error} is missing"
         raise BaselineError(f"{path}: not a baseline of mdh-lift: {told}") from None
-    return allowed
 
 
 def in_baseline(f: Finding) -> bool:
@@ -59,20 +68,15 @@ def in_baseline(f: Finding) -> bool:
     return f.diagnostic.severity != "info" and may_be_suppressed(f.diagnostic.code)
 
 
-def write(path: Path, findings: Iterable[Finding], kept: Collection[tuple[Key, int]] = ()) -> int:
+def write(path: Path, findings: Iterable[Finding], kept: Collection[dict[str, Any]] = ()) -> int:
     """Write the file anew; how many findings it allows.  ``kept``: of files that were not looked at."""
-    rows: dict[Key, dict[str, object]] = {}
-    counts: Counter[Key] = Counter(dict(kept))
+    rows: dict[Key, dict[str, Any]] = {(e["file"], e["nest"], e["code"]): dict(e) for e in kept}
     for f in findings:
         if in_baseline(f):
-            key = key_of(f, path.parent)
-            counts[key] += 1
-            rows.setdefault(key, {"message": places.readable(f.diagnostic.message)})
-    entries = [
-        {"file": file, "nest": nest, "code": code, "count": counts[file, nest, code]}
-        | rows.get((file, nest, code), {})
-        for file, nest, code in sorted(counts)
-    ]
-    text = json.dumps({"schema_version": SCHEMA_VERSION, "findings": entries}, indent=2) + "\n"
-    write_output(str(path), text.encode())
-    return sum(counts.values())
+            file, nest, code = key = key_of(f, path.parent)
+            row = rows.setdefault(key, {"file": file, "nest": nest, "code": code, "count": 0})
+            row["count"] += 1
+            row.setdefault("message", places.readable(f.diagnostic.message))
+    content = {"schema_version": SCHEMA_VERSION, "findings": [rows[key] for key in sorted(rows)]}
+    write_output(str(path), (json.dumps(content, indent=2) + "\n").encode())
+    return sum(row["count"] for row in rows.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -99,14 +100,12 @@ def _adopt(session: Session, files: Sequence[str]) -> int:
     return session.finish({"nests": [], "diagnostics": [f.as_json() for f in session.findings]}, True)
 
 
-def _of_other_files(path: Path, files: Sequence[str]) -> list[tuple[baseline.Key, int]]:
+def _of_other_files(path: Path, files: Sequence[str]) -> list[dict[str, Any]]:
     """Entries that this run cannot judge, as it did not look at their files."""
     try:
-        before = baseline.read(path)
+        before = baseline.entries(path)
     except baseline.BaselineError:
         return []
     nothing = Diagnostic("MDH001", "")
     judged = {baseline.key_of(Finding(replace(nothing, file=f)), path.parent)[0] for f in files}
-    return [
-        (key, n) for key, n in before.items() if key[0] not in judged and (path.parent / key[0]).exists()
-    ]
+    return [e for e in before if e["file"] not in judged and (path.parent / e["file"]).exists()]

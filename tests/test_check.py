@@ -158,18 +158,61 @@ def test_the_text_must_be_what_the_locked_configuration_generates(spliced):
         assert codes("gemv.c") == ["MDH506"], wrong
 
 
-def test_a_text_of_this_machine_is_generated_for_the_machine_that_the_lock_names(spliced, monkeypatch):
-    from dataclasses import replace
+def test_that_it_was_tuned_elsewhere_is_information(spliced, monkeypatch):
+    from mdh_lift import lock_check
 
-    from lowering import machine
-    from mdh_lift import kernels, lock_check
-
-    other = replace(machine.this_machine(), l3=1 << 20, vector_bytes=16, registers=8, cores=64)
-    monkeypatch.setattr(kernels, "this_machine", lambda: other)
     monkeypatch.setattr(lock_check, "_here", lambda: "linux-x86_64-other-1of1t")
     assert codes("gemv.c") == ["MDH504"]
     assert run("check", "gemv.c").exit_code == 0
     assert run("check", "gemv.c", "--fail-on", "warning").exit_code == 0
+
+
+SCAN = """\
+void starts(int n, const unsigned *count, unsigned *start)
+{
+    unsigned run = 0;
+#pragma mdh sizes(n=100000)
+    for (int i = 0; i < n; i++) {
+        start[i] = run;
+        run += count[i];
+    }
+}
+"""
+
+
+def test_text_is_generated_for_the_machine_that_the_lock_names(tree, monkeypatch):
+    """Of this nest, text depends on the caches: it was made on a machine that is not this one."""
+    from dataclasses import replace
+
+    from lowering.machine import this_machine
+    from mdh_lift import kernels, pipeline, recorded
+    from tuning import lock
+    from tuning.results import text_hash
+
+    other = replace(this_machine(), l3=1 << 20, cores=64)
+    (tree / "scan.c").write_text(SCAN)
+    report = pipeline.check_file("scan.c")
+    (nest,) = report.nests
+    lines, known = pipeline.lines_of(report, nest), pipeline.macros_of(report)
+    here = kernels.planned(nest.lifted, {"n": 100000}, lines, known)
+    plan = replace(here, machine=other)
+    point = plan.default
+    assert plan.kernel(point).text != here.kernel(point).text
+    kernel, after = plan.kernel(point), kernels.after_text(nest.lifted)
+    part = pipeline.splice_part(report, nest.lifted.nest, kernel.text, kernel.call, after)
+    change = pipeline.splice_file(report, [part])
+    (tree / "scan.c").write_bytes(change.new)
+    entry = lock.Entry(
+        "scan.c::starts::0", "linux-x86_64-other-64of64t-01234567", "n=100000", part.source,
+        {"point": dict(point), **recorded.written_for(plan)}, text_hash(plan.candidate(point, described=True)),
+    )  # fmt: skip
+    lock.update(tree / "mdh-lift.lock", [entry])
+    assert codes("scan.c") == ["MDH504"]  # equal, but for another machine
+    lock.update(tree / "mdh-lift.lock", [replace(entry, configuration={"point": dict(point)})])
+    assert codes("scan.c") == ["MDH504"] and "cannot be compared" in run("check", "-v", "scan.c").stdout
+    this = replace(entry, configuration={"point": dict(point), **recorded.written_for(here)})
+    lock.update(tree / "mdh-lift.lock", [this])
+    assert codes("scan.c") == ["MDH506"]
 
 
 def test_a_newer_generator_is_information(spliced, monkeypatch):
@@ -437,6 +480,8 @@ def test_a_baseline_holds_from_every_directory(tree):
         ("bad.c", "square::0", "MDH201", 1), ("sub/bad.c", "square::0", "MDH201", 1),
     ]  # fmt: skip
     assert run("-C", "sub", "check").exit_code == 0
+    assert run("-C", "sub", "check", "--write-baseline").exit_code == 0 and run("check").exit_code == 0
+    assert json.loads((tree / "known.json").read_text())["findings"] == known
     # what was not looked at stays allowed
     assert run("check", "--write-baseline", "bad.c").exit_code == 0 and run("check").exit_code == 0
 
@@ -510,9 +555,11 @@ def test_fingerprints_do_not_depend_on_lines(tree):
         assert len(found) == len(gitlab)
         return found, {r["partialFingerprints"]["mdhLift/v2"] for r in sarif("bad.c")["results"]}
 
-    (tree / "bad.c").write_text(BAD + BAD.replace("square", "other"))
+    bare = "\n// mdh-lift: ignore\n"  # twice the same fault
+    (tree / "bad.c").write_text(BAD + bare + BAD.replace("square", "other") + bare)
     before = prints()
-    (tree / "bad.c").write_text("\n\n" + BAD + "\n\n/* */\n" + BAD.replace("square", "other"))
+    assert len(before[1]) == 4
+    (tree / "bad.c").write_text("\n\n" + BAD + bare + "\n\n/* */\n" + BAD.replace("square", "other") + bare)
     assert prints() == before
 
 
