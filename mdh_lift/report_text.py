@@ -12,6 +12,7 @@ error[MDH201]: index of `x` is not affine in `i`
 from __future__ import annotations
 
 import os
+import re
 import sys
 import unicodedata
 from collections.abc import Iterable
@@ -44,7 +45,7 @@ def concise(findings: Iterable[Finding]) -> str:
     for f in findings:
         line, column = f.start
         d = f.diagnostic
-        lines.append(f"{f.file}:{line}:{column}: {d.severity}[{d.code}]: {_one_line(d.message)}\n")
+        lines.append(f"{_name(f.file)}:{line}:{column}: {d.severity}[{d.code}]: {_one_line(d.message)}\n")
     return "".join(lines)
 
 
@@ -63,7 +64,7 @@ def _draw(f: Finding) -> str:
     bar = click.style("|", fg="blue")
     if f.file:
         known = f":{line}:{column}" if d.span or d.line else ""
-        out.append(f"{margin}{click.style('-->', fg='blue')} {f.file}{known}")
+        out.append(f"{margin}{click.style('-->', fg='blue')} {_name(f.file)}{known}")
     if f.source is not None and (d.span or d.line):
         out += [f"{margin} {bar}", *_excerpt(f.source, d, margin), f"{margin} {bar}"]
     equals = click.style("=", fg="blue")
@@ -113,6 +114,11 @@ def _width(line: str) -> int:
     """Columns on a terminal."""
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in line)
     return len(line) + wide - sum(unicodedata.combining(c) != 0 for c in line)
+
+
+def _name(file: str) -> str:
+    """A file's name on one line; its other bytes as they are, so that an editor finds the file."""
+    return re.sub(r"[\x00-\x1f\x7f]", "\N{REPLACEMENT CHARACTER}", file)
 
 
 def _one_line(message: str) -> str:

@@ -606,6 +606,12 @@ def test_github_and_gitlab_take_odd_names(odd):
     assert len({row["fingerprint"] for row in rows}) == len(rows)
 
 
+def test_every_line_for_editors_has_its_place(odd):
+    lines = run("check", "sub", "--format", "concise").stdout_bytes.splitlines()
+    assert len(lines) == len(ODD) and all(b":5:9: error[MDH201]: " in line for line in lines)
+    assert any(line.startswith(b"sub/\xff.c:5:") for line in lines)
+
+
 def test_junit_has_a_case_per_nest(odd):
     (odd / "none.c").write_text("int x;\n")
     (odd / "two.c").write_text(GOOD + BAD)

@@ -208,7 +208,7 @@ execute_process(COMMAND mdh-lift version --where OUTPUT_VARIABLE MDH_LIFT_DIR OU
 include(${MDH_LIFT_DIR}/MdhLift.cmake)
 add_executable(app main.c "src/scale it.c")
 target_compile_definitions(app PRIVATE FACTOR=2)
-mdh_lift_check(app)
+mdh_lift_check(app FAIL_ON error OPTIONS --ignore MDH3)
 """
 
 
