@@ -13,13 +13,14 @@ import shutil
 import tempfile
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.compilers import NEEDED
 
-settings.register_profile("ci", derandomize=True, database=None)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# how long a draw takes says how busy the machine is
+settings.register_profile("tests", suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("tests"), derandomize=True, database=None)
+settings.load_profile("ci" if os.environ.get("CI") else "tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
