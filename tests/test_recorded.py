@@ -150,9 +150,10 @@ def test_replay_says_what_is_missing(tree: Path) -> None:
 def test_replay_of_one_of_several_machines(tree: Path) -> None:
     own = record_of(tree)
     with store.Store(tree / ".mdh-lift" / "tune.sqlite") as database, database.changing() as connection:
-        connection.execute("UPDATE searches SET fingerprint = 'linux-x86_64-zen9-9of9t-00000000'")
+        connection.execute("UPDATE searches SET fingerprint = 'linux-x86_64-zen9-9of9t-00000000', token = '', record = 'x'")
     with store.Store(tree / ".mdh-lift" / "tune.sqlite") as database:
         database.merge([own])
+    (tree / lock.NAME).unlink()
     mine = mdh_lift(tree, "tune", "--replay", *SEARCH, "f.c")  # this machine's
     assert "MDH523" not in mine.stderr
     assert list(lock.read(tree / lock.NAME)["nests"]["f.c::matvec::0"]) == [own.fingerprint]
