@@ -218,7 +218,8 @@ def improve(report: FileReport, nest: NestReport, options: Options, stage: str, 
             return _locked(work, stage, tell)
         found = recorded.locked_point(work) if budget.nothing else None
         if found is not None:
-            result = run(work, only(work.plan.space, found), Budget(0), stage, tell, recorded.LOCKED)
+            named = recorded.IN_LOCK if recorded.is_current(work, found) else recorded.LOCKED
+            result = run(work, only(work.plan.space, found), Budget(0), stage, tell, named)
             return _improvement(work, result, stage)
         return _searched(work, budget, stage, tell)
     except StoreError as error:
@@ -243,7 +244,7 @@ def _locked(work: Work, stage: str, tell: Tell) -> Improvement:
         )
     if work.options.frozen:
         return _improvement(work, _taken(work, recorded.proof(work), "MDH522"), stage)
-    result = run(work, only(work.plan.space, point), Budget(0), stage, tell, recorded.LOCKED)
+    result = run(work, only(work.plan.space, point), Budget(0), stage, tell, recorded.IN_LOCK)
     return _improvement(work, result, stage)
 
 

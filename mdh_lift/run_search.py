@@ -113,7 +113,7 @@ def tuned(
         return tune(
             work.bench,
             work.subject,
-            plan.candidate,
+            recorded.given(plan.candidate) if named else plan.candidate,
             space,
             sizes,
             final,

@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click.testing
 import pytest
 
+from mdh_lift import cli
 from tuning import lock, nearest, store
 
 ROOT = Path(__file__).parent.parent
@@ -75,10 +77,21 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tree(tuned: Path, tmp_path: Path) -> Path:
-    """A copy of that project."""
+def tree(tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that project, to work in."""
     shutil.copytree(tuned.parent, tmp_path / "copy")
-    return tmp_path / "copy" / "tree"
+    tree = tmp_path / "copy" / "tree"
+    monkeypatch.chdir(tree)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(tree.parent / "bin"), os.environ["PATH"]]))
+    monkeypatch.setenv("OLD_GCC_LOG", str(tree.parent / "log"))
+    return tree
+
+
+def here(*arguments: str) -> click.testing.Result:
+    """The command in this process, where it runs nothing."""
+    done = click.testing.CliRunner().invoke(cli.cli, [*arguments, *COMMAND])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
 
 
 def record_of(tree: Path):
@@ -128,8 +141,8 @@ def test_replays_are_identical_everywhere(tree: Path, tuned: Path) -> None:
 
 def test_replay_says_what_is_missing(tree: Path) -> None:
     def told(*arguments: str) -> str:
-        done = mdh_lift(tree, "tune", "--replay", *arguments, "f.c")
-        assert done.returncode in (1, 2) and "error[MDH523]" in done.stderr, done.stderr
+        done = here("tune", "--replay", *arguments, "f.c")
+        assert done.exit_code == 1 and "error[MDH523]" in done.stderr, done.stderr
         return done.stderr
 
     before = (tree / lock.NAME).read_bytes()
@@ -154,7 +167,7 @@ def test_replay_of_one_of_several_machines(tree: Path) -> None:
     with store.Store(tree / ".mdh-lift" / "tune.sqlite") as database:
         database.merge([own])
     (tree / lock.NAME).unlink()
-    mine = mdh_lift(tree, "tune", "--replay", *SEARCH, "f.c")  # this machine's
+    mine = here("tune", "--replay", *SEARCH, "f.c")  # this machine's
     assert "MDH523" not in mine.stderr
     assert list(lock.read(tree / lock.NAME)["nests"]["f.c::matvec::0"]) == [own.fingerprint]
     other = mdh_lift(tree, "tune", "--replay", *SEARCH, "f.c", elsewhere=True)
@@ -169,8 +182,8 @@ def test_locked_and_frozen(tree: Path) -> None:
     log = tree.parent / "log"
     log.unlink()
     for words in (["tune", "--locked"], ["tune", "--frozen"], ["tune", "--replay", "--locked", *SEARCH]):
-        done = mdh_lift(tree, *words, "f.c")
-        assert "error" not in done.stderr and "MDH520" not in done.stderr, done.stderr
+        done = here(*words, "f.c")
+        assert "error" not in done.stderr, done.stderr
     frozen = mdh_lift(tree, "--frozen", "--force", "-w", "f.c")
     assert frozen.returncode == 0, frozen.stderr
     assert b"mdh-lift begin matvec" in (tree / "f.c").read_bytes()
@@ -178,22 +191,22 @@ def test_locked_and_frozen(tree: Path) -> None:
     for line in log.read_text().splitlines():  # the preprocessor and the version, nothing else
         assert "-E" in line.split() or "--version" in line.split(), line
     for verb in ("verify", "bench"):
-        refused = mdh_lift(tree, "--frozen", verb, "f.c")
-        assert refused.returncode == 2 and "--frozen" in refused.stderr
+        refused = here("--frozen", verb, "f.c")
+        assert refused.exit_code == 2 and "--frozen" in refused.stderr
 
 
 def test_locked_names_what_would_change(tree: Path) -> None:
     def refused(*arguments: str) -> str:
         source, locked = (tree / "f.c").read_bytes(), (tree / lock.NAME).read_bytes()
-        done = mdh_lift(tree, *arguments, "f.c")
-        assert done.returncode == 1 and "error[MDH520]" in done.stderr, done.stderr
+        done = here(*arguments, "f.c")
+        assert done.exit_code == 1 and "error[MDH520]" in done.stderr, done.stderr
         assert ((tree / "f.c").read_bytes(), (tree / lock.NAME).read_bytes()) == (source, locked)
         return done.stderr
 
     whole = lock.read(tree / lock.NAME)
     ((name, classes),) = whole["nests"]["f.c::matvec::0"].items()
     (tree / "f.c").write_text("/* a comment that moves the lines */\n" + SOURCE)
-    assert mdh_lift(tree, "tune", "--locked", "f.c").returncode == 0
+    assert here("tune", "--locked", "f.c").exit_code == 0
     (tree / "f.c").write_text(SOURCE.replace("M[i][k]", "2 * M[i][k]"))
     assert "another version of the nest" in refused("tune", "--locked")
     assert "another version of the nest" in refused("--locked", "-w", "--force")
@@ -212,11 +225,11 @@ def test_locked_names_what_would_change(tree: Path) -> None:
 def test_frozen_says_what_proof_is_missing(tree: Path) -> None:
     with store.Store(tree / ".mdh-lift" / "tune.sqlite") as database, database.changing() as connection:
         connection.execute("UPDATE searches SET record = 'other'")
-    done = mdh_lift(tree, "--frozen", "--force", "-w", "f.c")
-    assert done.returncode == 1 and "error[MDH522]" in done.stderr and str(block_of(tree)["record"]) in done.stderr
+    done = here("--frozen", "--force", "-w", "f.c")
+    assert done.exit_code == 1 and "error[MDH522]" in done.stderr and str(block_of(tree)["record"]) in done.stderr
     shutil.rmtree(tree / ".mdh-lift")
-    gone = mdh_lift(tree, "splice", "--frozen", "--force", "-w", "f.c")
-    assert gone.returncode == 1 and "error[MDH522]" in gone.stderr and "no database" in gone.stderr
+    gone = here("splice", "--frozen", "--force", "-w", "f.c")
+    assert gone.exit_code == 1 and "error[MDH522]" in gone.stderr and "no database" in gone.stderr
     assert (tree / "f.c").read_text() == SOURCE
 
 
@@ -224,8 +237,8 @@ def test_a_lock_with_a_conflict_is_told(tree: Path) -> None:
     text = "<<<<<<< HEAD\n" + (tree / lock.NAME).read_text()
     (tree / lock.NAME).write_text(text)
     for words in (["splice"], ["tune", "--locked"], ["tune", "--replay", *SEARCH]):
-        done = mdh_lift(tree, *words, "f.c")
-        assert done.returncode == 2 and "error[MDH511]" in done.stderr and "both sides" in done.stderr, done.stderr
+        done = here(*words, "f.c")
+        assert done.exit_code == 2 and "error[MDH511]" in done.stderr and "both sides" in done.stderr, done.stderr
     assert (tree / lock.NAME).read_text() == text
 
 
@@ -233,8 +246,7 @@ def test_the_choice_of_a_similar_machine_is_verified_here(tree: Path) -> None:
     whole = lock.read(tree / lock.NAME)
     ((_, classes),) = whole["nests"]["f.c::matvec::0"].items()
     classes["m=300,n=200"]["configuration"]["point"]["block_i"] = 24
-    here = os.uname().machine
-    whole["nests"]["f.c::matvec::0"] = {f"linux-{here}-zen9-9of9t-00000000": classes}
+    whole["nests"]["f.c::matvec::0"] = {f"linux-{os.uname().machine}-zen9-9of9t-00000000": classes}
     lock.write(tree / lock.NAME, whole)
     shutil.rmtree(tree / ".mdh-lift")
     done = mdh_lift(tree, "--format", "json", "tune", "--budget", "0", "f.c")
@@ -249,14 +261,36 @@ def test_the_choice_of_a_similar_machine_is_verified_here(tree: Path) -> None:
     assert {c["m=300,n=200"]["strategy"] for c in machines.values()} == {"greedy", "nearest"}
 
 
+def test_nonsense_from_elsewhere_is_not_taken(tree: Path) -> None:
+    """Another machine's choice that gives no code: the cost model's is taken, and nobody is told of the other."""
+    whole = lock.read(tree / lock.NAME)
+    ((_, classes),) = whole["nests"]["f.c::matvec::0"].items()
+    classes["m=300,n=200"]["configuration"]["point"]["block_i"] = "x"
+    whole["nests"]["f.c::matvec::0"] = {f"linux-{os.uname().machine}-zen9-9of9t-00000000": classes}
+    lock.write(tree / lock.NAME, whole)
+    shutil.rmtree(tree / ".mdh-lift")
+    done = mdh_lift(tree, "--format", "json", "tune", "--budget", "0", "f.c")
+    (nest,) = json.loads(done.stdout)["nests"]
+    assert nest["configuration"]["block_i"] != "x" and nest["verification"]["outcome"] == "ok"
+    assert "MDH613" not in done.stdout
+    machines = lock.read(tree / lock.NAME)["nests"]["f.c::matvec::0"]
+    assert {c["m=300,n=200"]["strategy"] for c in machines.values()} == {"greedy", "model"}
+
+
+def test_splice_leaves_a_lock_that_fits_alone(tree: Path) -> None:
+    before, records = (tree / lock.NAME).read_bytes(), record_of(tree)
+    done = mdh_lift(tree, "splice", "-w", "--force", "f.c")
+    assert done.returncode == 0 and b"mdh-lift begin" in (tree / "f.c").read_bytes(), done.stderr
+    assert (tree / lock.NAME).read_bytes() == before and record_of(tree) == records
+
+
 def test_a_search_starts_from_a_similar_machine(tree: Path) -> None:
     """Beside the default it is what a search of two evaluations tries; nonsense is left out."""
     whole = lock.read(tree / lock.NAME)
     ((_, classes),) = whole["nests"]["f.c::matvec::0"].items()
     point = classes["m=300,n=200"]["configuration"]["point"]
     point["block_i"] = 24
-    here = os.uname().machine
-    whole["nests"]["f.c::matvec::0"] = {f"linux-{here}-zen9-9of9t-00000000": classes}
+    whole["nests"]["f.c::matvec::0"] = {f"linux-{os.uname().machine}-zen9-9of9t-00000000": classes}
     lock.write(tree / lock.NAME, whole)
     shutil.rmtree(tree / ".mdh-lift")
     done = mdh_lift(tree, "-v", "tune", *SEARCH, "f.c")
