@@ -252,10 +252,10 @@ def _searched(work: Work, budget: Budget, stage: str, tell: Tell) -> Improvement
     """A search, or without a budget one choice; with a similar machine's where there is none of this one."""
     options, plan = work.options, work.plan
     near = recorded.nearest(work) if options.resume and not recorded.is_tuned(work) else None
-    if near is not None and near.point.keys() == set(plan.space.names):
+    if near is not None and recorded.is_usable(work, near.point):
         if budget.nothing or options.nearest:
             result = run(work, only(plan.space, near.point), Budget(0), stage, tell, recorded.NEAREST)
-            if result.winner is not None:
+            if result.winner is not None or result.wrong:
                 told = f"the configuration is that of {near.fingerprint} ({near.words})"
                 note = "nothing was tuned on this machine; the code was compared and measured here"
                 advice = f"`mdh-lift tune {work.report.source.path}` searches"

@@ -77,11 +77,20 @@ def block(work: Work) -> dict[str, Any] | None:
 
 
 def locked_point(work: Work) -> Point | None:
-    """The locked choice, if it was made from this source on such a machine.  Raises MDH511."""
+    """The locked choice, if it was made from this source on such a machine.
+
+    Raises MDH511, also where it is none from which code can be made.
+    """
+    point = _matching(work)
+    if point is not None and text_of(work, point) is None:
+        raise refuse("MDH511", f"the lock file has no usable configuration of `{work.lock_name}`",
+                     file=str(work.options.lock_path), help="`mdh-lift tune` chooses one")  # fmt: skip
+    return point
+
+
+def _matching(work: Work) -> Point | None:
     found = block(work)
-    if found is None or found.get("source_hash") != work.hash:
-        return None
-    return _point(found)
+    return _point(found) if found is not None and found.get("source_hash") == work.hash else None
 
 
 def _point(of: Mapping[str, Any]) -> Point | None:
@@ -104,13 +113,19 @@ def given(make: Callable[[Point], Candidate]) -> Callable[[Point], Candidate]:
     return made
 
 
+def is_usable(work: Work, point: Point) -> bool:
+    """Whether another machine's point is one for this nest: it has the same parameters, and gives code."""
+    return point.keys() == set(work.plan.space.names) and text_of(work, point) is not None
+
+
 def is_current(work: Work, point: Point) -> bool:
     """Whether the code that is generated now is that of the lock.  Raises MDH511."""
     found = block(work)
-    return found is not None and _text_of(work, point) == found.get("text_hash")
+    return found is not None and text_of(work, point) == found.get("text_hash")
 
 
-def _text_of(work: Work, point: Point) -> str | None:
+def text_of(work: Work, point: Point) -> str | None:
+    """Hash of the code of a point as the lock file has it; None where none can be made."""
     try:
         return text_hash(given(lambda p: work.plan.candidate(p, described=True))(point))
     except (Refusal, ValueError):
@@ -132,7 +147,7 @@ def is_recorded(stage: str, named: str) -> bool:
 
 def is_tuned(work: Work) -> bool:
     """Whether a choice was made for this source and size on this machine.  Raises MDH511, MDH521."""
-    if locked_point(work) is not None:
+    if _matching(work) is not None:
         return True
     if not work.options.database_path.is_file():
         return False
@@ -217,7 +232,7 @@ def expect_locked(work: Work) -> Point:
     point = _point(found)
     if found.get("source_hash") != work.hash or point is None:
         raise _would_change(path, f"the entry of `{name}` is of another version of the nest")
-    made = _text_of(work, point)
+    made = text_of(work, point)
     if made is None:
         raise _would_change(path, f"no code is generated for the configuration of `{name}`")
     if made != found.get("text_hash"):

@@ -117,7 +117,7 @@ def tuned(
             space,
             sizes,
             final,
-            estimate=plan.estimate if isinstance(plan, kernels.Plan) else None,
+            estimate=plan.estimate if isinstance(plan, kernels.Plan) and not named else None,
             start=(*plan.starts, *start) if not budget.nothing else (),
             quick_cases=quick,
             thorough=thorough,
