@@ -26,6 +26,7 @@ from frontend_c.read import read
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_core.source import SourceFile
 from mdh_lift import recorded
+from mdh_lift.config import ConfigurationError
 from mdh_lift.files import is_python, read_source
 from mdh_lift.findings import Finding
 from mdh_lift.pipeline import Options, command_for, short_name
@@ -63,6 +64,8 @@ def _telling(verb: Callable[..., int]) -> Callable[..., int]:
     def told(session: Session, database: str | None, *args: object, **kwargs: object) -> int:
         try:
             return verb(session, path_of(session, database), *args, **kwargs)
+        except ConfigurationError as error:
+            raise click.UsageError(str(error)) from None
         except StoreError as error:
             session.findings.append(Finding(recorded.told(error).diagnostic))
         except Refusal as refusal:

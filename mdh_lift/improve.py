@@ -253,7 +253,8 @@ def chosen(work: Work, stage: str, tell: Tell) -> tuple[TuneResult, tuple[Findin
             return _locked(work, stage, tell), ()
         found = recorded.locked_point(work) if budget.nothing else None
         if found is not None:
-            return run(work, only(work.plan.space, found), Budget(0), stage, tell, recorded.LOCKED), ()
+            named = recorded.IN_LOCK if recorded.is_current(work, found) else recorded.LOCKED
+            return run(work, only(work.plan.space, found), Budget(0), stage, tell, named), ()
         return _searched(work, budget, stage, tell)
     except StoreError as error:
         raise recorded.told(error) from None
@@ -281,7 +282,7 @@ def _locked(work: Work, stage: str, tell: Tell) -> TuneResult:
     point = recorded.expect_locked(work)
     if work.options.frozen:
         return _taken(work, recorded.proof(work), "MDH522")
-    return run(work, only(work.plan.space, point), Budget(0), stage, tell, recorded.LOCKED)
+    return run(work, only(work.plan.space, point), Budget(0), stage, tell, recorded.IN_LOCK)
 
 
 def _searched(
@@ -290,10 +291,10 @@ def _searched(
     """A search, or without a budget one choice; with a similar machine's where there is none of this one."""
     options, plan = work.options, work.plan
     near = recorded.nearest(work) if options.resume and not recorded.is_tuned(work) else None
-    if near is not None and near.point.keys() == set(plan.space.names):
+    if near is not None and recorded.is_usable(work, near.point):
         if budget.nothing or options.nearest:
             result = run(work, only(plan.space, near.point), Budget(0), stage, tell, recorded.NEAREST)
-            if result.winner is not None:
+            if result.winner is not None or result.wrong:
                 told = f"the configuration is that of {near.fingerprint} ({near.words})"
                 note = "nothing was tuned on this machine; the code was compared and measured here"
                 advice = f"`mdh-lift tune {work.report.source.path}` searches"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from mdh_lift.version import VERSION
 from tuning import lock as locks
 from tuning.budget import DEFAULT_STRATEGY, parse_budget
 from tuning.fingerprint import description, fingerprint
+from tuning.harness import Candidate
 from tuning.measure import ratio_of
 from tuning.nearest import distance, kind_of
 from tuning.records import SearchRecord
@@ -36,6 +37,7 @@ from tuning.toolchain import Toolchain
 if TYPE_CHECKING:
     from mdh_lift.improve import Work
 
+IN_LOCK = "in lock"  # the lock's choice, and the code that it has of it
 LOCKED, NEAREST = "locked", "nearest"  # strategies: whose choice was taken
 JOINT = "joint"  # the kernels of several classes of sizes, each of which has a record of its own
 _MACHINE = ("cores", "vector_bytes", "registers", "l1", "l2", "l3")  # what code is generated for
@@ -77,17 +79,59 @@ def block(work: Work) -> dict[str, Any] | None:
 
 
 def locked_point(work: Work) -> Point | None:
-    """The locked choice, if it was made from this source on such a machine.  Raises MDH511."""
+    """The locked choice, if it was made from this source on such a machine.
+
+    Raises MDH511, also where it is none from which code can be made.
+    """
+    point = _matching(work)
+    if point is not None and text_of(work, point) is None:
+        raise refuse("MDH511", f"the lock file has no usable configuration of `{work.lock_name}`",
+                     file=str(work.options.lock_path), help="`mdh-lift tune` chooses one")  # fmt: skip
+    return point
+
+
+def _matching(work: Work) -> Point | None:
     found = block(work)
-    if found is None or found.get("source_hash") != work.hash:
-        return None
-    return _point(found)
+    return _point(found) if found is not None and found.get("source_hash") == work.hash else None
 
 
 def _point(of: Mapping[str, Any]) -> Point | None:
     configuration = of.get("configuration")
     point = configuration.get("point") if isinstance(configuration, dict) else None
-    return dict(point) if isinstance(point, dict) else None
+    if not isinstance(point, dict) or any(type(v) not in (int, str) for v in point.values()):
+        return None
+    return dict(point)
+
+
+def given(make: Callable[[Point], Candidate]) -> Callable[[Point], Candidate]:
+    """The generator for points of a file, which may be of another version: ``ValueError`` for those."""
+
+    def made(point: Point) -> Candidate:
+        try:
+            return make(point)
+        except (LookupError, TypeError, ArithmeticError, AssertionError) as error:
+            raise ValueError(f"no code for the stated configuration ({type(error).__name__})") from None
+
+    return made
+
+
+def is_usable(work: Work, point: Point) -> bool:
+    """Whether another machine's point is one for this nest: it has the same parameters, and gives code."""
+    return point.keys() == set(work.plan.space.names) and text_of(work, point) is not None
+
+
+def is_current(work: Work, point: Point) -> bool:
+    """Whether the code that is generated now is that of the lock.  Raises MDH511."""
+    found = block(work)
+    return found is not None and text_of(work, point) == found.get("text_hash")
+
+
+def text_of(work: Work, point: Point) -> str | None:
+    """Hash of the code of a point as the lock file has it; None where none can be made."""
+    try:
+        return text_hash(given(lambda p: work.plan.candidate(p, described=True))(point))
+    except (Refusal, ValueError):
+        return None
 
 
 def text_name(name: str) -> str:
@@ -99,13 +143,13 @@ def text_name(name: str) -> str:
 
 
 def is_recorded(stage: str, named: str) -> bool:
-    """Whether a run goes into the database: what may end in the lock file, unless it comes from there."""
-    return named != JOINT and (stage in ("all", "tune") or (stage == "splice" and named != LOCKED))
+    """Whether a run goes into the database: what may end in the lock file, unless it is there."""
+    return stage in ("all", "tune", "splice") and named not in (IN_LOCK, JOINT)
 
 
 def is_tuned(work: Work) -> bool:
     """Whether a choice was made for this source and size on this machine.  Raises MDH511, MDH521."""
-    if locked_point(work) is not None:
+    if _matching(work) is not None:
         return True
     if not work.options.database_path.is_file():
         return False
@@ -154,7 +198,12 @@ def versions(toolchain: Toolchain) -> dict[str, str]:
 
 
 def entry(work: Work, record: SearchRecord) -> locks.Entry:
-    """What the lock file says of a search: the same wherever it is made from the record."""
+    """What the lock file says of a search: the same wherever it is made from the record.
+
+    Where the record is of the locked choice alone, it stays said how that was found.
+    """
+    before = block(work) if record.strategy == LOCKED else None
+    how = before or {"seed": record.seed, "strategy": record.strategy, "budget": record.budget}
     made_for = {name: record.machine[name] for name in ("machine", "device") if name in record.machine}
     return locks.Entry(
         work.lock_name,
@@ -165,9 +214,9 @@ def entry(work: Work, record: SearchRecord) -> locks.Entry:
         record.locked_text,
         ratio_of(record.pairs),
         {name: v for name, v in record.verification.items() if name not in _NOT_LOCKED},
-        record.seed,
-        record.strategy,
-        record.budget,
+        how.get("seed", record.seed),
+        how.get("strategy", record.strategy),
+        how.get("budget", record.budget),
         record.versions,
         record.id,
     )
@@ -187,10 +236,9 @@ def expect_locked(work: Work) -> Point:
     point = _point(found)
     if found.get("source_hash") != work.hash or point is None:
         raise _would_change(path, f"the entry of `{name}` is of another version of the nest")
-    try:
-        made = text_hash(work.plan.candidate(point, described=True))
-    except (Refusal, ValueError, LookupError, TypeError):
-        raise _would_change(path, f"no code is generated for the configuration of `{name}`") from None
+    made = text_of(work, point)
+    if made is None:
+        raise _would_change(path, f"no code is generated for the configuration of `{name}`")
     if made != found.get("text_hash"):
         raise _would_change(path, f"other code is generated now for the configuration of `{name}`")
     return point

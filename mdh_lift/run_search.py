@@ -114,11 +114,11 @@ def tuned(
         return tune(
             work.bench,
             work.subject,
-            plan.candidate,
+            recorded.given(plan.candidate) if named else plan.candidate,
             space,
             sizes,
             final,
-            estimate=plan.estimate if isinstance(plan, kernels.Plan) else None,
+            estimate=plan.estimate if isinstance(plan, kernels.Plan) and not named else None,
             start=() if budget.nothing or isinstance(plan, SeveralPlan) else (*plan.starts, *start),
             quick_cases=quick,
             thorough=thorough,
