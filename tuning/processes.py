@@ -42,7 +42,11 @@ class Ended:
 
 
 def environment(names: Iterable[str], temporary: str, **extra: str) -> dict[str, str]:
+    """Some of the present variables, and ours.  Programs are looked for in absolute directories only."""
     kept = {n: os.environ[n] for n in names if n in os.environ}
+    if "PATH" in kept:
+        places = kept["PATH"].split(os.pathsep)
+        kept["PATH"] = os.pathsep.join(p for p in places if Path(p).is_absolute())
     return {**kept, "LC_ALL": "C", "TMPDIR": temporary, **extra}
 
 
