@@ -100,6 +100,8 @@ def run_process(
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)  # not yet waited for, so the group is still ours
         process.wait()
+        with suppress(OSError):  # an OpenMP runtime's, which it removes if it ends by itself
+            Path(f"/dev/shm/__KMP_REGISTERED_LIB_{process.pid}_{os.getuid()}").unlink()
         for pipe, _ in pipes:
             pipe.close()
     return Ended(
