@@ -43,7 +43,8 @@ def wrong(scene: Scene, directory: Path, ended: Ended, persistent: bool) -> list
         found.append(f"exit status {ended.status}")
     if "Traceback" in ended.text or "MDH901" in ended.text:
         found.append("a traceback")
-    if ended.status == 2 and not re.search(r"MDH\d{3}|Error: ", ended.text):
+    made = scene.content(directory).get("out.json", b"").decode()
+    if ended.status == 2 and not re.search(r"MDH\d{3}|Error: ", ended.text + made):
         found.append("exit status 2 without a diagnostic")
     if ended.status in (0, 1) and scene.content(directory).get("f.c") != scene.after["f.c"]:
         found.append(f"exit status {ended.status}, but the source is not written")

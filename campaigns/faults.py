@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import io
+import json
 import os
 import shutil
 import signal
@@ -295,7 +296,7 @@ def scenes(workshop: Path) -> list[Scene]:
         Scene("revert", {**plain, **files_of["one"]}, lambda _: command("revert", "-w", "f.c")),
         Scene("revert of several", several, lambda _: command("revert", "-w", "f.c")),
         Scene("tune", stored, _improving("tune", "f.c", records=True), loose=loose),
-        Scene("output", {**plain, "out.json": b"old\n"}, output),
+        Scene("output", {**plain, "out.json": b"{}\n"}, output, loose=("out.json",)),
         Scene("first tune", plain, _improving("tune", "f.c", records=True), loose=loose),
     ]  # fmt: skip
 
@@ -325,6 +326,8 @@ def faults_now(scene: Scene, directory: Path) -> list[str]:
         if now.get(name) not in (scene.before.get(name), scene.after.get(name)):
             found.append(f"{name} is neither old nor new")
     found += _database_faults(scene, directory / ".mdh-lift/tune.sqlite")
+    if "out.json" in scene.before:
+        json.loads(now["out.json"])  # of this run, or the old one; never a part
     lock = directory / "mdh-lift.lock"
     if lock.exists():
         locks.parse(lock.read_text())

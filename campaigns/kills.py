@@ -136,7 +136,7 @@ def campaign(library: ctypes.CDLL, count: int, seed: int, only: str, step: int) 
             print(f"{scene.name}: {dict(counts)}", flush=True)
         if not only:
             found += of_records(library, base / "records", max(1, count // 10), chance, counts)
-        rest = max(0, count - _kills(counts))
+        rest = max(count // 10, count - _kills(counts))
         for k, scene in enumerate(chosen):
             share = rest // len(chosen) + (k < rest % len(chosen))
             if share:

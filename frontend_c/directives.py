@@ -21,7 +21,7 @@ _FIRST = re.compile(r"(mdh(?![\w.-])|scop\b|omp\b|acc\b)")
 _END_OF_REGION = re.compile(r"endscop\b")
 _GAP = rb"(?:[ \t]|/\*.*?\*/|\\\r?\n)*"
 _PRAGMA = re.compile(rb"#" + _GAP + rb"pragma" + _GAP + rb"(mdh(?![\w.-])|(?:scop|omp|acc)\b)", re.DOTALL)
-_SKIPPED = re.compile(rb"\\[ \t]*\r?\n|/\*.*?\*/|//[^\n]*", re.DOTALL)
+_SKIPPED = re.compile(rb"\\[ \t]*(?:\r?\n|\Z)|/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 
 @dataclass(frozen=True)

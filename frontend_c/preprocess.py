@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -21,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from frontend_c import compilers
 from mdh_core.diagnostics import Diagnostic, refuse
 from mdh_core.source import NO_SPAN, SourceFile, Span
 
@@ -51,7 +51,6 @@ _TWO_WORDS = frozenset((
 _RUNS_CODE = re.compile(
     r"(-fplugin|-fpass-plugin|-load|-?-specs|-wrapper|@|-B|-Xclang|-Xpreprocessor|-Wp,|-no-integrated-cpp)"
 )
-_COMPILER = re.compile(r"(.*-)?(cc|gcc|clang|icx|c99|c11)(-\d+(\.\d+)*)?(\.exe)?$")
 _MESSAGE = re.compile(
     r"^(?P<file>[^\n:]+):(?P<line>\d+):(?:(?P<col>\d+):)? (?:fatal )?error: (?P<text>.*)$", re.M
 )
@@ -64,34 +63,44 @@ class CompileCommand:
     compiler: str = ""
     flags: tuple[str, ...] = ()
     directory: str = "."
+    trees: tuple[str, ...] = ()  # the project that the command comes with; none: the user gave it
+
+
+def find_compiler(trees: tuple[str, ...] = ()) -> str:
+    """Path of cc, gcc or clang, whichever comes first; not inside of ``trees``."""
+    path = _find_compiler(os.environ.get("PATH", os.defpath), trees)
+    if not path:
+        raise refuse("MDH801", "no C compiler was found", help="install gcc or clang")
+    return path
 
 
 @cache
-def find_compiler() -> str:
-    """Path of cc, gcc or clang, whichever comes first."""
-    for name in ("cc", "gcc", "clang"):
-        if path := shutil.which(name):
-            return path
-    raise refuse("MDH801", "no C compiler was found", help="install gcc or clang")
+def _find_compiler(_path: str, trees: tuple[str, ...]) -> str:
+    return next((p for name in ("cc", "gcc", "clang") if (p := compilers.search(name, trees))), "")
 
 
 def analysis_compiler(command: CompileCommand) -> str:
-    """The command's compiler if it is one by name and on PATH or absolute, else any compiler.
+    """The command's compiler if it is one by name that may be started, else any compiler.
 
-    A compile database may name any program; only what looks like a compiler is started, and nothing that
-    lies in the tree itself, which anybody may have put there.
+    A project may name any program; only compilers outside of it are started (``compilers.py``).
     """
-    name = Path(command.compiler)
-    known = _COMPILER.match(name.name) and (name.is_absolute() or len(name.parts) == 1)
-    path = shutil.which(command.compiler) if known else None
-    return path if path and not (name.is_absolute() and _is_in_tree(path)) else find_compiler()
+    path = None
+    if compilers.is_reader(command.compiler) and not compilers.why_not(command.compiler, command.trees):
+        path = compilers.found(command.compiler, command.trees)
+    return path or find_compiler(command.trees)
 
 
-def _is_in_tree(program: str) -> bool:
-    """Below the working directory, or below the repository that it is in?"""
-    here = Path.cwd()
-    root = next((d for d in (here, *here.parents) if (d / ".git").exists()), here)
-    return any(path.is_relative_to(root) for path in (Path(program).absolute(), Path(program).resolve()))
+def compiler_not_started(command: CompileCommand, code: str = "MDH824") -> Diagnostic | None:
+    """MDH824 (MDH829 where it is needed) if the project names a compiler that is not started."""
+    reason = compilers.why_not(command.compiler, command.trees)
+    if not reason:
+        return None
+    return Diagnostic(
+        code,
+        f"the project's compiler `{command.compiler}` is not started: {reason}",
+        notes=("a compile database or a configuration file may not choose which program runs",),
+        help="name the compiler yourself, after `--`",
+    )
 
 
 def analysis_flags(command: CompileCommand) -> tuple[tuple[str, ...], tuple[Diagnostic, ...]]:
@@ -106,6 +115,9 @@ def analysis_flags(command: CompileCommand) -> tuple[tuple[str, ...], tuple[Diag
             continue
         if option is not None:
             argument = flag[len(option) :] or (flags.pop(0) if flags else "")
+            if option in ("-include", "-imacros") and _is_special(Path(command.directory, argument)):
+                warnings.append(_dropped(f"{option} {argument}"))
+                continue
             kept += _with_argument(option, argument, command.directory)
         elif _RUNS_CODE.match(flag):
             warnings.append(_dropped(flag))
@@ -120,8 +132,21 @@ def _with_argument(option: str, argument: str, directory: str) -> list[str]:
     if option in _PATHS:
         path = Path(directory, argument).absolute()
         searched = option in ("-include", "-imacros") and not path.exists()
-        argument = argument if searched else str(path)
+        argument = _no_file_of_flags(argument) if searched else str(path)
     return [option + argument] if option in ("-I", "-D", "-U") else [option, argument]
+
+
+def _no_file_of_flags(argument: str) -> str:
+    """Compilers read flags from the file behind an `@` at the start of a word."""
+    return f"./{argument}" if argument.startswith("@") else argument
+
+
+def _is_special(path: Path) -> bool:
+    """A device, a pipe, a socket: reading it may never end."""
+    try:
+        return path.exists() and not path.is_file()
+    except (OSError, ValueError):
+        return True
 
 
 def _dropped(flag: str) -> Diagnostic:
@@ -187,9 +212,9 @@ def preprocess(
 
     ``dump``: "-dM" for the definitions of all macros instead, "-dD" for those as well, where they stand.
     """
-    folder = str(Path(command.directory, source.path).resolve().parent)
+    folder = str(Path(os.path.realpath(Path(command.directory, source.path))).parent)
     if not Path(folder).is_dir():
-        folder = command.directory
+        folder = str(Path(command.directory).absolute())
     flags, _ = analysis_flags(command)
     arguments = [analysis_compiler(command), "-E", "-x", "c", *flags, "-iquote", folder, "-w"]
     arguments += [f"-D{shim}" for shim in SHIMS] + ["-DMDH_LIFT_OFF", *([dump] if dump else []), "-"]

@@ -25,7 +25,7 @@ from frontend_c.lexer import Token, is_statement_list, statement_end
 from frontend_c.nest import ByMemory, Enclosing, NestReader, Result
 from frontend_c.parsing import Chunk, Node, Unit, UnparsedError, c_ast, first_token, walk_nodes
 from frontend_c.positions import Positions
-from frontend_c.preprocess import CompileCommand, analysis_flags, preprocess
+from frontend_c.preprocess import CompileCommand, analysis_flags, compiler_not_started, preprocess
 from frontend_c.scopes import Variable, local_types, replaced, surroundings
 from frontend_c.teams import around, in_the_way, own_variables, pragma_at, region_of
 from frontend_c.tracking import Untracked
@@ -63,6 +63,9 @@ class ReadResult:
 def read(source: SourceFile, command: CompileCommand, accept: Collection[str] = ()) -> ReadResult:
     """Every nest of a file.  ``accept``: other directives that count, of "scop", "omp" and "acc"."""
     _, warnings = analysis_flags(command)
+    other = compiler_not_started(command)
+    if other is not None:
+        warnings = (*warnings, other)
     notes = tuple(replace(w, file=source.path) for w in warnings)
     try:
         reader = FileReader(source, command, accept)

@@ -8,11 +8,14 @@ shell; ``frontend_c.preprocess`` decides which flags a look at a file may use.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
+from frontend_c.compilers import project_of
 from frontend_c.preprocess import CompileCommand
 
 _LAUNCHERS = frozenset({"ccache", "sccache", "distcc", "icecc"})
@@ -51,25 +54,27 @@ def from_words(words: Sequence[str], directory: str = ".", source: str = "") -> 
 def _is_input(word: str, directory: str, source: str, before: list[str]) -> bool:
     if word.startswith("-") or (before and before[-1] in ("-include", "-imacros")):
         return False
-    if source and Path(directory, word).resolve() == Path(source).resolve():
+    if source and Path(os.path.realpath(Path(directory, word))) == Path(os.path.realpath(source)):
         return True
     return word.endswith((".c", ".o", ".a"))
 
 
 def find(source: str, build_dir: str = "") -> CompileCommand | None:
     """The command of a file in the nearest database, or None where no database knows it."""
-    path = Path(source).resolve()
+    path = Path(os.path.realpath(source))
     directories = [Path(build_dir)] if build_dir else list(path.parents)
     for directory in directories:
         builds = [] if build_dir else sorted(p for p in directory.glob("build*") if p.is_dir())
         for place in (directory, *builds):
             database = place / "compile_commands.json"
             if database.is_file():
-                return _commands(database, database.stat().st_mtime_ns).get(path)
+                known = _commands(database, database.stat().st_mtime_ns).get(path)
+                return known and replace(known, trees=project_of(source, str(directory)))
         flags = directory / "compile_flags.txt"
         if flags.is_file():
             words = [line.strip() for line in flags.read_text(errors="surrogateescape").splitlines()]
-            return from_words(["", *(w for w in words if w)], str(directory))
+            given = from_words(["", *(w for w in words if w)], str(directory))
+            return replace(given, trees=project_of(source, str(directory)))
     return None
 
 
@@ -85,9 +90,9 @@ def _commands(database: Path, changed: int) -> dict[Path, CompileCommand]:
         found: dict[Path, CompileCommand] = {}
         for entry in entries:
             directory = str(Path(database.parent, entry.get("directory", ".")))
-            file = Path(directory, entry["file"]).resolve()
+            file = Path(os.path.realpath(Path(directory, entry["file"])))
             words = entry["arguments"] if "arguments" in entry else shlex.split(entry["command"])
             found.setdefault(file, from_words(words, directory, str(file)))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DatabaseError(f"{database}: not a compile database: {error}") from None
     return found

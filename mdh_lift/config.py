@@ -7,6 +7,7 @@ which go over it.  Unknown keys are errors.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -92,7 +93,7 @@ class Config(_Table, frozen=True):
 
 def find(source: str) -> Path | None:
     """The configuration file that holds for a source file (or directory)."""
-    path = Path(source).resolve()
+    path = Path(os.path.realpath(source))
     for directory in (path, *path.parents):
         for name in NAMES:
             file = directory / name
@@ -106,7 +107,7 @@ def root(source: str, file: Path | None) -> Path:
     repository, or else the working directory."""
     if file is not None:
         return file.resolve().parent
-    return next((d for d in Path(source).resolve().parents if (d / ".git").exists()), Path.cwd())
+    return next((d for d in Path(os.path.realpath(source)).parents if (d / ".git").exists()), Path.cwd())
 
 
 def load(file: Path | None) -> Config:
@@ -166,7 +167,7 @@ def _toml(file: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(f"{file}: {error}") from None
 
 

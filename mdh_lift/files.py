@@ -17,6 +17,7 @@ from mdh_core.source import SourceFile
 from mdh_lift.findings import Finding
 
 SUFFIXES = (".c", ".py")
+LARGEST = 64 << 20  # bytes of a source file
 _DECORATED = re.compile(rb"^[ \t]*@[\w.]*\bmdh\b", re.MULTILINE)  # a cheap look at a Python file
 _SKIPPED_DIRECTORIES = re.compile(
     r"\..*|build.*|cmake-build.*|dist|node_modules|__pycache__|venv|_deps|CMakeFiles"
@@ -26,10 +27,27 @@ _SKIPPED_DIRECTORIES = re.compile(
 def read_source(path: str) -> SourceFile:
     """The file's bytes; raises ``Refusal`` MDH001."""
     try:
-        return SourceFile(path, Path(path).read_bytes())
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        return SourceFile(path, _bytes_of(path))
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise Refusal(Diagnostic("MDH001", f"`{path}` cannot be read: {reason}", file=path)) from None
+
+
+def _bytes_of(path: str) -> bytes:
+    """The content of a file of a bearable size.
+
+    A tree may hold pipes, sockets and devices, of which reading never ends; those below ``/dev`` and
+    ``/proc`` (what a shell makes of ``<(...)``) are the user's own word.
+    """
+    status = Path(path).stat()
+    if not path.startswith(("/dev/", "/proc/")):
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        if status.st_size > LARGEST:
+            raise OSError(errno.EFBIG, f"it is larger than {LARGEST >> 20} MiB")
+    return Path(path).read_bytes()
 
 
 def is_python(path: str) -> bool:
@@ -56,8 +74,8 @@ def _below(directory: str) -> Iterator[str]:
 
 def _is_decorated(path: str) -> bool:
     try:
-        return _DECORATED.search(Path(path).read_bytes()) is not None
-    except OSError:
+        return _DECORATED.search(_bytes_of(path)) is not None
+    except (OSError, RuntimeError, ValueError):
         return False
 
 

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field, replace
 from certify.obligations import Certificate
 from emit.gpu_file import GpuPart
 from emit.openmp_file import OpenmpPart
-from frontend_c.preprocess import CompileCommand, find_compiler
+from frontend_c.preprocess import CompileCommand, compiler_not_started, find_compiler
 from lifter.lift import LiftedNest
 from lowering.lower import lower
 from lowering.machine import SystemModel, this_machine
@@ -423,8 +423,13 @@ def _directive_span(nest: NestReport) -> Span:
 
 
 def toolchain_of(command: CompileCommand) -> Toolchain:
-    """The user's compiler and flags; optimising flags of ours where there are none.  Raises MDH801."""
-    compiler = command.compiler or find_compiler()
+    """The user's compiler and flags; optimising flags of ours where there are none.
+
+    Raises MDH801, MDH829.
+    """
+    if (not_started := compiler_not_started(command, "MDH829")) is not None:
+        raise Refusal(not_started)
+    compiler = command.compiler or find_compiler(command.trees)
     if shutil.which(compiler) is None:
         raise refuse("MDH801", f"the compiler `{compiler}` was not found",
                      help="name another one in the compile command after `--`")  # fmt: skip

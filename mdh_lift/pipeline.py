@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from frontend_c import data_regions
+from frontend_c.compilers import project_of
 from frontend_c.data_regions import DataRegion
 from frontend_c.lexer import token_hash, tokens
 from frontend_c.preprocess import CompileCommand
@@ -279,7 +280,10 @@ def command_for(path: str, options: Options) -> CompileCommand:
     build = options.config.build
     directory = options.build_dir or (build.compile_commands and str(options.root / build.compile_commands))
     found = compile_command.find(path, directory)
-    return found or compile_command.from_words([build.compiler, *build.flags], str(options.root))
+    if found is not None:
+        return found
+    given = compile_command.from_words([build.compiler, *build.flags], str(options.root))
+    return replace(given, trees=project_of(path, str(options.root) if build.compiler else ""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Short forms of the campaigns in which calls fail or kill: every file old or new, nothing lost, nothing left."""
+"""Short forms of the campaigns: calls that fail, kills, generated files that are spliced and reverted."""
 
 from __future__ import annotations
 
@@ -35,3 +35,10 @@ def test_kills(scene: str, step: int) -> None:
     kills = re.search(r"(\d+) kills, 0 faults", told)
     assert kills is not None, told
     assert int(kills[1]) >= 10, told
+
+
+def test_generated_files_revert_to_their_bytes() -> None:
+    told = run("campaigns.revert", "--count", "60", "--compile", "30", "--read", "10")
+    assert "'files': 60" in told
+    assert "'compiled': 2" in told and "'read': 6" in told
+    assert "; 0 files with faults" in told

@@ -1151,6 +1151,13 @@ def test_any_cut_of_a_file_gives_an_answer():
         read_text(data[:end])
 
 
+@pytest.mark.parametrize("gap", [b"\\\n\n", b"\\\r\n\r\n", b"\\\n  \n", b" \\ \n\n"])
+def test_a_directive_that_is_continued_by_nothing(gap):
+    text = b"void f(float *a, int n)\n{\n#pragma mdh " + gap + b"    for (int i = 0; i < n; i++)\n        a[i] += 1;\n}\n"
+    (nest,) = read(SourceFile("f.c", text), CompileCommand()).nests
+    assert text[nest.span.start :].startswith(b"for (")
+
+
 # --------------------------------------------------------------------------- flags
 
 

@@ -42,7 +42,11 @@ class Ended:
 
 
 def environment(names: Iterable[str], temporary: str, **extra: str) -> dict[str, str]:
+    """Some of the present variables, and ours.  Programs are looked for in absolute directories only."""
     kept = {n: os.environ[n] for n in names if n in os.environ}
+    if "PATH" in kept:
+        places = kept["PATH"].split(os.pathsep)
+        kept["PATH"] = os.pathsep.join(p for p in places if Path(p).is_absolute())
     return {**kept, "LC_ALL": "C", "TMPDIR": temporary, **extra}
 
 
@@ -96,6 +100,8 @@ def run_process(
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)  # not yet waited for, so the group is still ours
         process.wait()
+        with suppress(OSError):  # an OpenMP runtime's, which it removes if it ends by itself
+            Path(f"/dev/shm/__KMP_REGISTERED_LIB_{process.pid}_{os.getuid()}").unlink()
         for pipe, _ in pipes:
             pipe.close()
     return Ended(
