@@ -102,8 +102,8 @@ CODES: dict[str, Code] = _rows(
     ("MDH607", "error", "no candidate survived", "Every configuration that was tried failed; the original is kept."),
     ("MDH608", "error", "configuration is not legal", "A configuration that was given by hand breaks a constraint: of the tuning parameters, or of what a GPU's shared memory needs. A swizzle, for example, must put every cell into a place of its own."),
     ("MDH610", "error", "worse than before", "Compared with the scoreboard that `--fail-if-worse` names, a nest that was accepted is not accepted any more, or the interval of its speedup lies below the former one.", 1),
-    ("MDH611", "error", "file was given up", "Work on this file took longer than `--time-limit` allows, or its process ended by itself. What was finished before is kept; all other files went on.", 4),
-    ("MDH612", "error", "whole program cannot be compared", "A program of the suite does not build or does not run, or two runs of the original program give different outputs, so that nothing can be said about the ported one.", 4),
+    ("MDH611", "error", "file or program was given up", "Work on this file took longer than `--time-limit` allows, or its process ended by itself; or a program of the suite does not build, does not run, or does not print the same twice. What was finished before is kept; all others went on.", 4),
+    ("MDH612", "error", "program prints something else", "The output of a program of the suite, built from the ported sources, differs from that of the original program by more than `compare` in the configuration allows. `mdh-lift revert -w` restores the sources.", 3),
     # 7xx wrong result
     ("MDH701", "error", "wrong result", "The emitted code and the original disagree. It is never spliced. Please report this with the nest.", 3),
     ("MDH702", "error", "certificate is refuted", "An obligation of the certificate has a counterexample: the lifted steps or their stages do not do what the nest does. The code is never spliced. Please report this with the nest.", 3),

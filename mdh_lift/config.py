@@ -57,6 +57,22 @@ class Place(_Table, frozen=True):
     path: str = ""
 
 
+class Program(_Table, frozen=True):
+    """A program of a suite; commands are argument lists; ``directory`` counts from the configuration."""
+
+    name: str
+    run: list[str]
+    build: list[str] = msgspec.field(default_factory=list)
+    compare: str | float | list[str] = "exact"  # or a relative tolerance of numbers, or a command
+    directory: str = "."
+
+
+class Suite(_Table, frozen=True):
+    programs: list[Program] = msgspec.field(default_factory=list)
+    rounds: int = 7  # runs of original and ported program in turn
+    seconds: float = 600.0  # for each build and each run
+
+
 class Config(_Table, frozen=True):
     """All keys with their defaults; ``file`` is where they come from."""
 
@@ -67,6 +83,7 @@ class Config(_Table, frozen=True):
     tune: Tune = msgspec.field(default_factory=Tune)
     splice: Splice = msgspec.field(default_factory=Splice)
     lock: Place = msgspec.field(default_factory=lambda: Place("mdh-lift.lock"))
+    suite: Suite = msgspec.field(default_factory=Suite)
     database: Place = msgspec.field(default_factory=lambda: Place(".mdh-lift/tune.sqlite"))
 
 
@@ -111,6 +128,12 @@ def load(file: Path | None) -> Config:
         raise ConfigurationError(
             f"{file}: `tune.target`: `{config.tune.target}` is none of {', '.join(TARGETS)}"
         )
+    for program in config.suite.programs:
+        if not program.run or (isinstance(program.compare, str) and program.compare != "exact"):
+            raise ConfigurationError(
+                f"{file}: `suite.programs`, `{program.name}`: `run` is a list with a command;"
+                ' `compare` is "exact", a tolerance, or a list with a command'
+            )
     if config.splice.style != "inline":
         raise ConfigurationError(
             f"{file}: `splice.style` is `{config.splice.style}`; this version knows `inline`"
@@ -153,4 +176,4 @@ def flat(value: msgspec.Struct, prefix: str = "") -> Iterator[tuple[str, object]
         if isinstance(inner, msgspec.Struct):
             yield from flat(inner, key + ".")
         else:
-            yield key, inner
+            yield key, msgspec.to_builtins(inner)
