@@ -438,6 +438,7 @@ def version(ctx: click.Context, where: bool) -> None:
 @click.option("--time-limit", type=click.FloatRange(0), default=0.0, metavar="S", help="Seconds per file.")
 @click.option("--summary", multiple=True, metavar="FILE", help="Write the scoreboard: .json, .md, or text.")
 @click.option("--fail-if-worse", metavar="FILE", help="Exit with 1 if a nest was better in this scoreboard.")
+@click.option("--suite/--no-suite", default=True, help="Compare whole programs that `[suite]` names.")
 @click.option("--progress", type=click.Choice(["auto", "plain", "json", "none"]), default="auto")
 @click.pass_context
 def port(ctx: click.Context, /, **arguments: object) -> None:

@@ -75,6 +75,22 @@ class Diagnostics(_Table, frozen=True):
     per_file_ignores: dict[str, list[str]] = msgspec.field(default_factory=dict)  # by pattern
 
 
+class Program(_Table, frozen=True):
+    """A program of a suite; commands are argument lists; ``directory`` counts from the configuration."""
+
+    name: str
+    run: list[str]
+    build: list[str] = msgspec.field(default_factory=list)
+    compare: str | float | list[str] = "exact"  # or a relative tolerance of numbers, or a command
+    directory: str = "."
+
+
+class Suite(_Table, frozen=True):
+    programs: list[Program] = msgspec.field(default_factory=list)
+    rounds: int = 7  # runs of original and ported program in turn
+    seconds: float = 600.0  # for each build and each run
+
+
 class Config(_Table, frozen=True):
     """All keys with their defaults; ``file`` is where they come from."""
 
@@ -88,6 +104,7 @@ class Config(_Table, frozen=True):
     tune: Tune = msgspec.field(default_factory=Tune)
     splice: Splice = msgspec.field(default_factory=Splice)
     lock: Lock = msgspec.field(default_factory=Lock)
+    suite: Suite = msgspec.field(default_factory=Suite)
     database: Place = msgspec.field(default_factory=lambda: Place(".mdh-lift/tune.sqlite"))
 
 
@@ -132,6 +149,12 @@ def load(file: Path | None) -> Config:
         raise ConfigurationError(
             f"{file}: `tune.target`: `{config.tune.target}` is none of {', '.join(TARGETS)}"
         )
+    for program in config.suite.programs:
+        if not program.run or (isinstance(program.compare, str) and program.compare != "exact"):
+            raise ConfigurationError(
+                f"{file}: `suite.programs`, `{program.name}`: `run` is a list with a command;"
+                ' `compare` is "exact", a tolerance, or a list with a command'
+            )
     if config.splice.style not in STYLES:
         raise ConfigurationError(
             f"{file}: `splice.style`: `{config.splice.style}` is none of {', '.join(STYLES)}"
@@ -197,4 +220,4 @@ def flat(value: msgspec.Struct, prefix: str = "") -> Iterator[tuple[str, object]
         if isinstance(inner, msgspec.Struct):
             yield from flat(inner, key + ".")
         else:
-            yield key, inner
+            yield key, msgspec.to_builtins(inner)

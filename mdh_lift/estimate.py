@@ -99,6 +99,8 @@ class _Count:
             match s:
                 case Loop(iterator=i, lower=lower, upper=upper, step=step, body=inside):
                     low, high = self.number(lower, env), self.number(upper, env)
+                    if math.isnan(high - low):  # data decides
+                        low, high = 0.0, self.unknown("?") * step
                     n = max(0.0, math.ceil((high - low) / step)) if math.isfinite(high - low) else 0.0
                     inner = self.body(inside, {**env, i: (low + high) / 2}, runs * n)
                     iterations += inner[0] or runs * n
@@ -123,6 +125,7 @@ class _Count:
         return min(iterations, _MOST), min(operations, _MOST)
 
     def number(self, e: Expr, env: Mapping[str, float]) -> float:
+        """The value of a bound; NaN where it depends on data."""
         match e:
             case Const(value=v):
                 return float(v)
@@ -135,10 +138,10 @@ class _Count:
             case Binary(op=op, a=a, b=b) if op in _ARITHMETIC:
                 x, y = self.number(a, env), self.number(b, env)
                 if op in "/%" and y == 0:
-                    return self.unknown("?")
+                    return math.nan
                 return {"+": x + y, "-": x - y, "*": x * y, "/": x / (y or 1), "%": x % (y or 1)}[op]
             case _:
-                return self.unknown("?")
+                return math.nan
 
 
 _ARITHMETIC = frozenset("+-*/%")

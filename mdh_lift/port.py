@@ -57,6 +57,7 @@ class Wishes:
     summary: tuple[str, ...] = ()
     fail_if_worse: str | None = None
     progress: str = "auto"
+    suite: bool = True
     search: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -74,6 +75,9 @@ class _FileState:
     code: str = ""
     reason: str = ""
     done: bool = False  # in an earlier run, written and unchanged since
+    after: dict[str, bytes | None] = field(
+        default_factory=dict
+    )  # files by path, as they are with the results
 
 
 def port(session: Session, paths: Sequence[str], wishes: Wishes) -> int:
@@ -287,6 +291,7 @@ class _Run:
             self._change(f, [change_of(c) for c in message["changes"]])
 
     def _change(self, f: _FileState, changes: Sequence[Change]) -> None:
+        f.after = {c.path: c.new for c in changes}
         if not self.wishes.write:
             for c in changes:
                 self.session.diff(c)
@@ -328,6 +333,10 @@ class _Run:
         keys = ("name", "result", "code", "reason", "speedup", "verified")
         self._event({"event": "nest", "file": f.name} | {k: n.get(k) for k in keys})
 
+    def tell_program(self, p: Program) -> None:
+        self._say(f"program {p.name}  {p.result}")
+        self._event({"event": "program", "name": p.name, "result": p.result, "reason": p.reason})
+
     def _say(self, line: str) -> None:
         plain = self.wishes.progress in ("auto", "plain") and not self.session.quiet
         if plain:
@@ -347,7 +356,21 @@ def _lock_entry(plain: Mapping[str, Any]) -> locks.Entry:
 
 
 def _suite(session: Session, paths: Sequence[str], run: _Run, wishes: Wishes) -> list[Program]:
-    return []
+    """The whole programs that the configuration of the tree names."""
+    first = (paths or ["."])[0]
+    suite = session.config(first).suite
+    if not suite.programs or not wishes.suite:
+        return []
+    from mdh_lift.suite import compared
+
+    root = configuration.root(first, session.config_file_of(first))
+    changes = {str(Path(p).resolve()): data for f in run.files for p, data in f.after.items()}
+    found = []
+    for program in suite.programs:
+        result = compared(root, program, suite, changes)
+        found.append(result)
+        run.tell_program(result)
+    return found
 
 
 def board_of(files: Sequence[_FileState], programs: Sequence[Program]) -> Scoreboard:
@@ -403,7 +426,7 @@ def _findings(run: _Run, board: Scoreboard, former: Scoreboard | None) -> Iterat
                 yield Finding(told)
     for p in board.programs:
         if p.result != "same output":
-            code = "MDH612" if p.result == "failed" else "MDH701"
+            code = "MDH611" if p.result == "failed" else "MDH612"
             yield Finding(Diagnostic(code, f"program `{p.name}`: {p.reason}", p.name))
     if former is not None:
         for name, line, why in scoreboard.worse(former, board):

@@ -231,7 +231,10 @@ class Session:
         yield from found
 
     def _excluded(self, file: str) -> bool:
-        patterns = self.config(file).exclude
+        try:
+            patterns = self.config(file).exclude
+        except ConfigurationError as error:
+            raise click.UsageError(str(error)) from None
         return any(
             fnmatch(file, p) or fnmatch(file, f"*/{p}") or fnmatch(file, f"{p.rstrip('/')}/*")
             for p in patterns

@@ -227,10 +227,11 @@ def test_scan_tells_why_not_and_what_was_not_looked_at(odd):
         ("for (int i = 0; i < n; i++) y[i] += 2 * x[i];", "sizes(n=50)", 50, 100, ()),
         ("for (int i = 0; i < 100; i += 2) for (int j = i; j < 100; j++) y[i] += x[j];", "", 50 * 50, 50 * 50, ()),
         ("for (int i = 0; i < n / 2; i++) y[i] = x[i];", "", 500, 500, ("n",)),
+        ("for (int i = 0; i < 10; i++) for (int k = p[i]; k < p[i + 1]; k++) y[i] += x[k];", "", 1e4, 1e4, ("?",)),
     ],
 )
 def test_estimates(loops, directive, iterations, operations, assumed):
-    text = f"void f(int n, float *restrict y, float *restrict x) {{\n#pragma mdh {directive}\n{loops}\n}}\n"
+    text = f"void f(int n, float *restrict y, float *restrict x, const int *p) {{\n#pragma mdh {directive}\n{loops}\n}}\n"
     (nest,) = pipeline.check_source(SourceFile("f.c", text.encode())).nests
     found = estimated(nest.lifted.nest)
     assert (found.iterations, found.operations) == pytest.approx((iterations, operations), rel=0.03)
