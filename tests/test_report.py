@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import shutil
 import threading
 import urllib.error
 import urllib.request
@@ -26,14 +27,21 @@ from tests.reports import GATHER, MATVEC, database, tuned, write_ceilings, write
 VENDOR = Path(data.__file__).parent / "vendor"
 
 
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory):
+    root = tmp_path_factory.mktemp("made") / "tree"
+    root.mkdir()
+    write_tree(root)
+    return root
+
+
 @pytest.fixture
-def tree(tmp_path, monkeypatch):
+def tree(made_once, tmp_path, monkeypatch):
     monkeypatch.setenv("MDH_LIFT_STORE", str(tmp_path / "user" / "tuning.sqlite"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     root = tmp_path / "tree"
-    root.mkdir()
+    shutil.copytree(made_once, root)
     monkeypatch.chdir(root)
-    write_tree(root)
     return root
 
 
