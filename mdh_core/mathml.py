@@ -95,7 +95,8 @@ def _list(parts: Iterable[str], between: str = ",") -> str:
 
 
 def _in(left: str, inner: str, right: str) -> str:
-    return f'<mrow><mo stretchy="false">{left}</mo>{inner}<mo stretchy="false">{right}</mo></mrow>'
+    """In brackets of their usual size: as text, where an operator would be stretched."""
+    return f"<mrow><mtext>{left}</mtext>{inner}<mtext>{right}</mtext></mrow>"
 
 
 # --------------------------------------------------------------------------- views

@@ -117,7 +117,6 @@ def test_a_refusal_is_1_and_names_the_place(tree):
         (["good.c", "--budget", "soon"], "budget 'soon'"),
         (["good.c", "--style", "outline"], "'outline'"),
         (["explain", "MDH999"], "no diagnostic has the code"),
-        (["report"], "not part of version"),
         (["lsp"], "not part of version"),
         (["port", "."], "not part of version"),
         (["-C", "nowhere", "check"], "nowhere"),

@@ -249,7 +249,7 @@ def test_headings_and_names(tree):
 
 
 def test_a_page_of_many_nests_is_small(tree, monkeypatch):
-    monkeypatch.setattr("mdh_lift.report.page._TEXTS", 4_000)
+    monkeypatch.setattr("mdh_lift.report.page._RESULTS", 40_000)
     one = MATVEC.replace("void matvec", "void f{}")
     (tree / "matvec.c").unlink()
     for k in range(4):
@@ -286,7 +286,8 @@ def test_plots_have_rows_and_names(tree):
     assert all(f'id="{name}"' in text and p["rows"] and p["label"] for name, p in ids.items())
     (bar,) = ids["plot-speedup"]["rows"]
     assert bar == {"nest": "matvec.c::matvec", "speedup": 2.5, "low": 2.4, "high": 2.6, "label": "2.5×"}
-    roofs = [r for r in ids["plot-roofline"]["rows"] if r["kind"] == "roof"]
+    roofs = shown["shared"]["roofline"]
+    assert {r["kind"] for r in ids["plot-roofline"]["rows"]} == {"work", "before", "after"}
     assert max(r["rate"] for r in roofs) == 200  # all threads, single precision
     slope = [r for r in roofs if r["name"].startswith("memory")]
     assert all(r["rate"] == pytest.approx(min(20 * r["intensity"], 200), rel=1e-3) for r in slope)

@@ -111,7 +111,7 @@ def test_on_every_screen(browser, page_file, width, scheme):
             )
             assert found["marks"] > 0 and found["label"] and 200 < found["width"] <= width, plot["id"]
         assert opened.ask("() => document.documentElement.dataset.ready") == str(len(plots))
-        drawings = "() => [...document.querySelectorAll('svg[role=img]')].map(s => [s.ariaLabel, s.querySelectorAll('path.point').length, s.querySelector('desc').textContent])"
+        drawings = "() => [...document.querySelectorAll('svg[role=img]')].map(s => [s.ariaLabel, s.querySelectorAll('path.point').length, document.getElementById(s.getAttribute('aria-describedby')).textContent])"
         found = opened.ask(drawings)
         assert len(found) == 2  # of the two nests that were lifted
         assert all(label and points and words.startswith("Loops: ") for label, points, words in found)
@@ -128,7 +128,9 @@ def test_plots_follow_the_colours(browser, page_file):
         dark = opened.ask(fill)
         opened.page.emulate_media(color_scheme="dark", media="print")
         assert light != dark and opened.ask(fill) == light  # paper is white
-        assert opened.ask("() => getComputedStyle(document.body).getPropertyValue('--text').trim()") == "#1c2128"
+        assert (
+            opened.ask("() => getComputedStyle(document.body).getPropertyValue('--text').trim()") == "#1c2128"
+        )
 
 
 def test_plots_follow_the_width(browser, page_file):

@@ -291,7 +291,11 @@ def _space(drawn: Picture | None, name: str) -> Space | None:
         number = f"{len(shown)} of {len(drawn.dependences)}"
         legends.append(Legend("", f"drawn: {number}, those into one iteration"))
     return Space(
-        svg.svg(drawn, f"Iteration space of {name}"), drawn.text(), statements_, tuple(legends), drawn.cut
+        svg.svg(drawn, f"Iteration space of {name}", f"words {name}".replace(" ", "-")),
+        drawn.text(),
+        statements_,
+        tuple(legends),
+        drawn.cut,
     )
 
 

@@ -25,6 +25,7 @@ from mdh_lift import kernels
 
 EXTENTS = {1: 10, 2: 6, 3: 4, 4: 3}  # iterations of each loop that are drawn, by the number of loops
 _DEEPER = 2
+_ENOUGH = 200  # instances: with more, loops are cut earlier
 _MOST_INSTANCES = 1500
 KINDS = ("flow", "anti", "output")
 
@@ -83,10 +84,10 @@ class Picture:
 
     def text(self) -> str:
         """The picture in words: loops, number of points, distances of dependences."""
+        several = len(self.statements) != 1
+        statements = f"{len(self.statements)} statements" if several else "one statement"
         loops = ", ".join(self.axes) or "none"
-        out = [
-            f"Loops: {loops}. {len(self.instances)} instances of {len(self.statements)} statements are drawn."
-        ]
+        out = [f"Loops: {loops}. {len(self.instances)} instances of {statements} are drawn."]
         groups: dict[tuple[int, int, str, str, str], set[Place]] = {}
         for d in self.dependences:
             groups.setdefault((d.of, d.to, d.kind, d.buffer, d.combined), set()).add(d.distance)
@@ -117,11 +118,11 @@ def picture(lifted: LiftedNest, source: bytes = b"") -> Picture | None:
         return None
     depth = max(len(leaf.axes) for leaf in leaves)
     extent = EXTENTS.get(depth, _DEEPER)
-    params = _parameters(lifted, extent + 2)
-    if params is None:
-        return None
-    instances = [x for leaf in leaves for x in _instances(leaf, params, extent)]
-    if not instances or len(instances) > _MOST_INSTANCES:
+    params, instances = _drawn(lifted, leaves, extent)
+    while params is not None and len(instances) > _ENOUGH and extent > _DEEPER:
+        extent -= 1
+        params, instances = _drawn(lifted, leaves, extent)
+    if params is None or not instances or len(instances) > _MOST_INSTANCES:
         return None
     notes = []
     if any(r.index is None for leaf in leaves for r in leaf.references):
@@ -143,6 +144,16 @@ def picture(lifted: LiftedNest, source: bytes = b"") -> Picture | None:
         cut,
         tuple(notes),
     )
+
+
+def _drawn(
+    lifted: LiftedNest, leaves: Sequence[_Leaf], extent: int
+) -> tuple[dict[str, int] | None, list[Instance]]:
+    """Values of the parameters, and the first iterations of each loop."""
+    params = _parameters(lifted, extent + 2)
+    if params is None:
+        return None, []
+    return params, [x for leaf in leaves for x in _instances(leaf, params, extent)]
 
 
 def _parameters(lifted: LiftedNest, value: int) -> dict[str, int] | None:
