@@ -290,8 +290,9 @@ def _space(drawn: Picture | None, name: str) -> Space | None:
     if len(shown) < len(drawn.dependences):
         number = f"{len(shown)} of {len(drawn.dependences)}"
         legends.append(Legend("", f"drawn: {number}, those into one iteration"))
+    shape = svg.svg(drawn, f"Iteration space of {name}", f"words {name}".replace(" ", "-"))
     return Space(
-        svg.svg(drawn, f"Iteration space of {name}", f"words {name}".replace(" ", "-")),
+        shape,
         drawn.text(),
         statements_,
         tuple(legends),

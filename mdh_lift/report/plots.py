@@ -1,9 +1,10 @@
 """Plots as Vega-Lite specifications: templates without data, and rows of data for each plot.
 
-    Report  ->  {"templates": {name: spec}, "shared": {name: rows}, "plots": [{"id", "template", "label", "rows"}]}
+    Report  ->  {"templates": {name: spec}, "shared": {name: rows}, "plots": [{"id", "template", "label",
+                 "rows"}]}
 
-``shared``: rows that all plots of a template have.  A layer with a name is for the rows of this kind; the page leaves it out where there are none.
-
+``shared``: rows that all plots of a template have.  A layer with a name is for the rows of this kind; the
+page leaves it out where there are none.
 Colours are variables of the page's style sheet, so that plots follow light, dark and print without being
 drawn again.  Every plot has a description; the page has its figures as a table as well.
 """
