@@ -119,7 +119,6 @@ def test_a_refusal_is_1_and_names_the_place(tree):
         (["good.c", "--budget", "soon"], "budget 'soon'"),
         (["good.c", "--style", "outline"], "'outline'"),
         (["explain", "MDH999"], "no diagnostic has the code"),
-        (["report"], "not part of version"),
         (["lsp"], "not part of version"),
         (["port", "empty"], "no C files"),
         (["-C", "nowhere", "check"], "nowhere"),

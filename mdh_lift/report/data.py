@@ -196,7 +196,15 @@ class Report:
     notes: tuple[Mapping[str, Any], ...] = field(default=())
 
     def as_json(self) -> dict[str, Any]:
-        return {"schema_version": SCHEMA_VERSION, **finite(asdict(self))}
+        """Plain values; drawings and markup are left out, as the same is there in words."""
+        return {"schema_version": SCHEMA_VERSION, **finite(asdict(self, dict_factory=_without_markup))}
+
+
+_MARKUP = ("svg", "mark", "mathml")
+
+
+def _without_markup(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in fields if name not in _MARKUP}
 
 
 def finite(value: Any) -> Any:

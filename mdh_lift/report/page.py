@@ -22,12 +22,12 @@ from typing import Any
 
 from emit.frames import page as template
 from mdh_lift.report import plots
-from mdh_lift.report.data import Nest, Report, Result, Search, Text, finite
+from mdh_lift.report.data import Nest, Report, Result, Search, Text, finite, readable
 
 OPEN = 8  # nests at most that are shown unfolded
 _LIBRARIES = ("vega", "vega-lite", "vega-embed")
 VEGA = "6.4.0"
-_TEXTS = 450_000  # characters of results in a page; more are cut to equal shares
+_RESULTS = 900_000  # characters of nests in a page; results beyond are cut to equal shares
 _LEAST_LINES = 12
 
 
@@ -57,7 +57,7 @@ def html(report: Report) -> bytes:
         refusals=[(r.code, r.title, r.count) for r in report.summary.refusals],
         notes=[_message(n) for n in report.notes],
     )
-    return made.encode("utf-8", "backslashreplace")
+    return readable(made).encode()
 
 
 class _Markup(str):
@@ -119,21 +119,29 @@ def _line_numbers(text: Text) -> str:
 
 def _within_budget(nests: Sequence[Nest]) -> list[Nest]:
     """Long results are cut where all together would make the page too large."""
+    others = sum(_weight(n) for n in nests)
+    budget = max(_RESULTS - others, 0)
     total = sum(len(n.result.text) for n in nests if n.result is not None)
-    if total <= _TEXTS:
+    if total <= budget:
         return list(nests)
-    share = _TEXTS // sum(n.result is not None for n in nests)
-    out = []
-    for n in nests:
-        if n.result is not None and len(n.result.text) > share:
-            lines = n.result.text.split("\n")
-            kept = max(_LEAST_LINES, n.result.text[:share].count("\n"))
-            cut = replace(
-                n.result, text="\n".join(lines[:kept]), left_out=n.result.left_out + len(lines) - kept
-            )
-            n = replace(n, result=cut)
-        out.append(n)
-    return out
+    share = budget // sum(n.result is not None for n in nests)
+    return [_shortened(n, share) for n in nests]
+
+
+def _weight(n: Nest) -> int:
+    """Characters that a nest takes apart from its result, about."""
+    drawing = len(n.space.svg) + len(n.space.text) if n.space is not None else 0
+    trials = sum(len(s.trials) for s in n.searches)
+    return 3_000 + drawing + sum(len(s.mathml) + 2 * len(s.text) for s in n.steps) + 150 * trials
+
+
+def _shortened(n: Nest, share: int) -> Nest:
+    if n.result is None or len(n.result.text) <= share:
+        return n
+    lines = n.result.text.split("\n")
+    kept = max(_LEAST_LINES, n.result.text[:share].count("\n"))
+    left_out = n.result.left_out + max(0, len(lines) - kept)
+    return replace(n, result=replace(n.result, text="\n".join(lines[:kept]), left_out=left_out))
 
 
 # --------------------------------------------------------------------------- rows

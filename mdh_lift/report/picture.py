@@ -19,12 +19,13 @@ from lifter.lift import LiftedNest
 from lifter.normalise import Axis, AxisLoop, NormalStmt, assigned_scalars, normalise
 from lifter.segments import Reference, references
 from mdh_core.diagnostics import Refusal
-from mdh_core.expr import Assign, Declare, If, ScalarType, Var, stmt_exprs, variables
+from mdh_core.expr import Assign, Declare, If, ScalarType, Select, Var, stmt_exprs, variables
 from mdh_core.show import c_style, expression
 from mdh_lift import kernels
 
 EXTENTS = {1: 10, 2: 6, 3: 4, 4: 3}  # iterations of each loop that are drawn, by the number of loops
 _DEEPER = 2
+_ENOUGH = 200  # instances: with more, loops are cut earlier
 _MOST_INSTANCES = 1500
 KINDS = ("flow", "anti", "output")
 
@@ -83,10 +84,10 @@ class Picture:
 
     def text(self) -> str:
         """The picture in words: loops, number of points, distances of dependences."""
+        several = len(self.statements) != 1
+        statements = f"{len(self.statements)} statements" if several else "one statement"
         loops = ", ".join(self.axes) or "none"
-        out = [
-            f"Loops: {loops}. {len(self.instances)} instances of {len(self.statements)} statements are drawn."
-        ]
+        out = [f"Loops: {loops}. {len(self.instances)} instances of {statements} are drawn."]
         groups: dict[tuple[int, int, str, str, str], set[Place]] = {}
         for d in self.dependences:
             groups.setdefault((d.of, d.to, d.kind, d.buffer, d.combined), set()).add(d.distance)
@@ -101,24 +102,27 @@ class Picture:
         return " ".join([*out, *self.notes])
 
 
-def picture(lifted: LiftedNest) -> Picture | None:
-    """The picture of a nest; None where it has no normal form or no loops."""
+def picture(lifted: LiftedNest, source: bytes = b"") -> Picture | None:
+    """The picture of a nest; None where it has no normal form or no loops.
+
+    ``source``: the text that the nest's spans count in, for statements as they are written there.
+    """
     try:
         normal = normalise(lifted.nest)
     except Refusal:
         return None
     scalars = frozenset(assigned_scalars(lifted.nest.body))
     outer = frozenset(x.name for x in lifted.nest.scalars)
-    leaves = list(_leaves(normal.body, (), (), scalars, itertools.count()))
+    leaves = list(_leaves(normal.body, (), (), scalars, itertools.count(), source))
     if not leaves or not any(leaf.axes for leaf in leaves):
         return None
     depth = max(len(leaf.axes) for leaf in leaves)
     extent = EXTENTS.get(depth, _DEEPER)
-    params = _parameters(lifted, extent + 2)
-    if params is None:
-        return None
-    instances = [x for leaf in leaves for x in _instances(leaf, params, extent)]
-    if not instances or len(instances) > _MOST_INSTANCES:
+    params, instances = _drawn(lifted, leaves, extent)
+    while params is not None and len(instances) > _ENOUGH and extent > _DEEPER:
+        extent -= 1
+        params, instances = _drawn(lifted, leaves, extent)
+    if params is None or not instances or len(instances) > _MOST_INSTANCES:
         return None
     notes = []
     if any(r.index is None for leaf in leaves for r in leaf.references):
@@ -140,6 +144,16 @@ def picture(lifted: LiftedNest) -> Picture | None:
         cut,
         tuple(notes),
     )
+
+
+def _drawn(
+    lifted: LiftedNest, leaves: Sequence[_Leaf], extent: int
+) -> tuple[dict[str, int] | None, list[Instance]]:
+    """Values of the parameters, and the first iterations of each loop."""
+    params = _parameters(lifted, extent + 2)
+    if params is None:
+        return None, []
+    return params, [x for leaf in leaves for x in _instances(leaf, params, extent)]
 
 
 def _parameters(lifted: LiftedNest, value: int) -> dict[str, int] | None:
@@ -176,12 +190,13 @@ def _leaves(
     position: Place,
     scalars: frozenset[str],
     counter: Iterator[int],
+    source: bytes,
 ) -> Iterator[_Leaf]:
     """Statements without loops, in the order of the text."""
     for k, s in enumerate(body):
         at = (*position, k)
         if isinstance(s, AxisLoop):
-            yield from _leaves(s.body, (*axes, s.axis), at, scalars, counter)
+            yield from _leaves(s.body, (*axes, s.axis), at, scalars, counter, source)
             continue
         found = tuple(dict.fromkeys(references((s,), axes)))
         read = _read_scalars(s)
@@ -191,7 +206,7 @@ def _leaves(
         if found or written:
             yield _Leaf(
                 next(counter),
-                _text(s),
+                _text(s, source),
                 axes,
                 at,
                 found,
@@ -208,9 +223,13 @@ def _read_scalars(s: NormalStmt) -> frozenset[str]:
     return frozenset().union(*(variables(e) for e in stmt_exprs((s,))))
 
 
-def _text(s: NormalStmt) -> str:
+def _text(s: NormalStmt, source: bytes) -> str:
+    assert not isinstance(s, AxisLoop)
     style = c_style("x{}".format, "r{}".format)
+    written = source[s.span.start : s.span.end].decode("utf-8", "replace") if s.span else ""
     match s:
+        case Assign() if written and not isinstance(s.value, Select):
+            text = " ".join(written.split()).rstrip(";")
         case Assign(target=target, value=value):
             text = f"{expression(target, style)} = {expression(value, style)}"
         case Declare(name=name, value=value) if value is not None:

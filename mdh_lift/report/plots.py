@@ -1,9 +1,10 @@
 """Plots as Vega-Lite specifications: templates without data, and rows of data for each plot.
 
-    Report  ->  {"templates": {name: spec}, "plots": [{"id", "template", "label", "rows"}]}
+    Report  ->  {"templates": {name: spec}, "shared": {name: rows}, "plots": [{"id", "template", "label",
+                 "rows"}]}
 
-A layer with a name is for the rows of this kind; the page leaves it out where there are none.
-
+``shared``: rows that all plots of a template have.  A layer with a name is for the rows of this kind; the
+page leaves it out where there are none.
 Colours are variables of the page's style sheet, so that plots follow light, dark and print without being
 drawn again.  Every plot has a description; the page has its figures as a table as well.
 """
@@ -31,7 +32,7 @@ CONFIG: Spec = {
     },
     "legend": {
         "labelColor": "var(--text)", "titleColor": "var(--soft)", "orient": "bottom", "labelFontSize": 11,
-        "labelLimit": 260, "columns": 2,
+        "labelLimit": 260,
     },
     "text": {"color": "var(--text)", "fontSize": 11},
 }  # fmt: skip
@@ -80,7 +81,7 @@ SPEEDUP = _spec(
 _MS: Spec = {
     "type": "quantitative",
     "scale": {"type": "log", "nice": False},
-    "axis": _axis("one run, ms (log scale)", format="~g", tickCount=5),
+    "axis": _axis("one run, ms (log scale)", format="~g", tickCount=5, grid=False),
 }
 
 
@@ -125,7 +126,7 @@ def _log(field: str, title: str) -> Spec:
         "field": field,
         "type": "quantitative",
         "scale": scale,
-        "axis": _axis(title, format="~g", tickCount=5),
+        "axis": _axis(title, format="~g", tickCount=5, grid=False),
     }
 
 
@@ -190,7 +191,9 @@ def plots(report: Report) -> dict[str, Any]:
 
     add("plot-speedup", "speedup", "Speedup of each nest with its interval", speedup_rows(report))
     under = [n for n in report.nests if n.roof is not None]
-    add("plot-roofline", "roofline", "Roofline with all nests", roofline_rows(report.ceilings, under))
+    roofs, points = roofline_rows(report.ceilings, under)
+    add("plot-roofline", "roofline", "Roofline with all nests", [row for own in points for row in own])
+    under_roof = iter(points)
     for k, nest in enumerate(report.nests):
         for s, search in enumerate(nest.searches):
             rows = trial_rows(search)
@@ -198,13 +201,12 @@ def plots(report: Report) -> dict[str, Any]:
             add(f"plot-{k}-{s}-trials", "trials", f"Search {what}, by evaluations", rows)
             add(f"plot-{k}-{s}-time", "time", f"Search {what}, by time", rows)
         if nest.roof is not None:
-            rows = roofline_rows(report.ceilings, [nest])
-            add(f"plot-{k}-roofline", "roofline", f"Roofline of {nest.name}", rows)
-    return {"templates": dict(TEMPLATES), "plots": found}
+            add(f"plot-{k}-roofline", "roofline", f"Roofline of {nest.name}", next(under_roof, []))
+    return {"templates": dict(TEMPLATES), "shared": {"roofline": roofs}, "plots": found}
 
 
 def speedup_rows(report: Report) -> Rows:
-    rows = []
+    rows: Rows = []
     for nest in report.nests:
         best = nest.headline
         if best is None or best.speedup is None or best.speedup.low <= 0:
@@ -245,19 +247,16 @@ def trial_rows(search: Search) -> Rows:
     return rows
 
 
-def roofline_rows(ceilings: Mapping[str, Any] | None, nests: Sequence[Nest]) -> Rows:
-    """Roofs, and a point for each nest whose time is known, else none: its intensity is a line."""
+def roofline_rows(ceilings: Mapping[str, Any] | None, nests: Sequence[Nest]) -> tuple[Rows, list[Rows]]:
+    """The roofs, and for each nest a line at its intensity with its points; empty where nothing is known."""
     roofs = [n.roof for n in nests if n.roof is not None]
     if not roofs or ceilings is None:
-        return []
+        return [], []
     low, high = _around(r.intensity for r in roofs)
     rows = list(_roofs(ceilings, low, high, {r.kind for r in roofs}))
     rates = [float(row["rate"]) for row in rows]
     rates += [v / 1e9 for r in roofs for v in (r.achieved, r.before) if v]
-    bottom = min(rates)
-    for r in roofs:
-        rows += _points(r, ceilings, bottom)
-    return rows
+    return rows, [list(_points(r, ceilings, min(rates))) for r in roofs]
 
 
 def _around(values: Iterable[float]) -> tuple[float, float]:

@@ -18,16 +18,17 @@ from html import escape
 from mdh_lift.report.picture import Dependence, Picture, Place
 
 SHAPES = 6
-MOST_ARROWS = 150
+MOST_ARROWS = 100
 _STEP = 44.0
-_DEPTH = (21.0, -17.0)  # of the outermost of three loops: to the back
+_WIDE = 60.0  # with three loops
+_DEPTH = (17.0, -11.0)  # of the outermost of three loops: to the back
 _RADIUS = 4.0
 _MARGIN = 34.0
 Spot = tuple[float, float]
 
 
-def svg(picture: Picture, label: str) -> str:
-    """The drawing with ``label`` as its name and the picture in words as its description."""
+def svg(picture: Picture, label: str, words: str = "") -> str:
+    """The drawing with ``label`` as its name; ``words``: id of the element that has the picture in words."""
     axes = drawn_axes(picture)
     places = _Places(picture, axes)
     arrows = drawn_arrows(picture)
@@ -37,9 +38,10 @@ def svg(picture: Picture, label: str) -> str:
     left, top = min(xs) - _MARGIN, min(ys) - _MARGIN - high
     width, height = max(xs) - left + _MARGIN, max(ys) - top + _MARGIN
     name = escape(label, quote=True)
+    about = f' aria-describedby="{escape(words, quote=True)}"' if words else ""
     out = [
         f'<svg role="img" aria-label="{name}" viewBox="{_n(left)} {_n(top)} {_n(width)} {_n(height)}" '
-        f'width="{_n(width)}" height="{_n(height)}"><desc>{escape(picture.text())}</desc>'
+        f'width="{_n(width)}" height="{_n(height)}"{about}>'
     ]
     out += _axis_names(picture, axes, places, left, top)
     out += _arrows(picture, arrows, spots, flat=len(axes) == 1)
@@ -90,7 +92,8 @@ class _Places:
         if self.most == 1:
             return x, y
         turn = 2 * math.pi * self.order[statement] / len(self.order)
-        return x + 9 * math.cos(turn), y + 9 * math.sin(turn)
+        apart = 9 if len(self.axes) < 3 else 6
+        return x + apart * math.cos(turn), y + apart * math.sin(turn)
 
     def of(self, at: Place) -> Spot:
         match at:
@@ -99,7 +102,7 @@ class _Places:
             case (i, j):
                 return j * _STEP, i * _STEP
             case (i, j, k):
-                return k * _STEP + i * _DEPTH[0], j * _STEP + i * _DEPTH[1]
+                return k * _WIDE + i * _DEPTH[0], j * _WIDE + i * _DEPTH[1]
         return 0.0, 0.0
 
 
@@ -115,7 +118,7 @@ def _points(picture: Picture, spots: dict[tuple[int, Place], Spot]) -> list[str]
     for k in range(len(picture.statements)):
         own = dict.fromkeys(spot for (n, _), spot in spots.items() if n == k)
         if own:
-            path = "".join(f"M{_n(x)} {_n(y)}{_SHAPES[k % SHAPES]}" for x, y in own)
+            path = "".join(f"M{_i(x)} {_i(y)}{_SHAPES[k % SHAPES]}" for x, y in own)
             out.append(f'<path class="point s{k % SHAPES}" d="{path}"/>')
     return out
 
@@ -165,10 +168,13 @@ def _arrow(a: Spot, b: Spot, flat: bool) -> str:
     turn = math.atan2(end[1] - middle[1], end[0] - middle[0])
     heads = [(end[0] - 5 * math.cos(turn + s), end[1] - 5 * math.sin(turn + s)) for s in (0.45, -0.45)]
     (hx, hy), (kx, ky) = heads
-    return (
-        f"M{_n(start[0])} {_n(start[1])}Q{_n(middle[0])} {_n(middle[1])} {_n(end[0])} {_n(end[1])}"
-        f"M{_n(hx)} {_n(hy)}L{_n(end[0])} {_n(end[1])}L{_n(kx)} {_n(ky)}"
-    )
+    at, to = f"{_i(start[0])} {_i(start[1])}", f"{_i(end[0])} {_i(end[1])}"
+    barbs = "".join(f"M{to}l{_n(x - end[0])} {_n(y - end[1])}" for x, y in ((hx, hy), (kx, ky)))
+    return f"M{at}Q{_i(middle[0])} {_i(middle[1])} {to}{barbs}"
+
+
+def _i(v: float) -> str:
+    return str(round(v))
 
 
 def _towards(a: Spot, b: Spot, by: float) -> Spot:

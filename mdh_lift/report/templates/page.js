@@ -29,7 +29,7 @@
   });
   addEventListener("afterprint", () => { for (const d of closed) d.open = false; });
 
-  const { templates, plots } = JSON.parse(document.getElementById("plots").textContent);
+  const { templates, shared, plots } = JSON.parse(document.getElementById("plots").textContent);
   if (!plots.length) { root.dataset.ready = "0"; return; }
   for (const id of ["vega", "vega-lite", "vega-embed"]) {
     const script = document.createElement("script");
@@ -47,15 +47,17 @@
   const draw = async (plot) => {
     const spec = structuredClone(templates[plot.template]);
     const box = document.getElementById(plot.id);
-    const kinds = new Set(plot.rows.map((row) => row.kind));
-    if (plot.rows.some((row) => row.best !== undefined)) kinds.add("best");
+    const rows = [...(shared[plot.template] ?? []), ...plot.rows];
+    const kinds = new Set(rows.map((row) => row.kind));
+    if (rows.some((row) => row.best !== undefined)) kinds.add("best");
     spec.layer = spec.layer.filter((layer) => !layer.name || kinds.has(layer.name));
     Object.assign(spec, {
       width: width(plot.id), autosize: { type: "fit-x", contains: "padding" },
-      height: spec.height * (plot.template === "speedup" ? plot.rows.length : 1),
-      datasets: { rows: plot.rows }, description: plot.label,
+      height: spec.height * (plot.template === "speedup" ? rows.length : 1),
+      datasets: { rows }, description: plot.label,
     });
     box.replaceChildren();
+    spec.config = { ...spec.config, legend: { ...spec.config.legend, columns: spec.width < 600 ? 1 : 3 } };
     await vegaEmbed(box, spec, {
       actions: false, ast: true, renderer: "svg", loader, tooltip: false, defaultStyle: false, hover: false,
     });

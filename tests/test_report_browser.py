@@ -1,0 +1,174 @@
+"""The page in a browser: no error, no request, every plot has marks and a name, readable on every screen.
+
+Chromium is Debian's; the page is opened from a file, as users do.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from click.testing import CliRunner
+from playwright.sync_api import sync_playwright
+
+from mdh_lift.cli import cli
+from tests.reports import write_ceilings, write_tree
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    root = tmp_path_factory.mktemp("tree")
+    patch = pytest.MonkeyPatch()
+    with patch.context() as p:
+        p.setenv("MDH_LIFT_STORE", str(tmp_path_factory.mktemp("user") / "tuning.sqlite"))
+        p.chdir(root)
+        write_tree(root)
+        write_ceilings()
+        made = CliRunner().invoke(cli, ["report", ".", "--scoreboard", "board.json", "-o", "page.html"])
+        assert made.exit_code == 0, made.output
+    return root / "page.html"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert program, "the tests of the page need chromium (apt-get install chromium)"
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+class Opened:
+    """A page with everything that it said and asked for."""
+
+    def __init__(self, browser, file, **settings):
+        self.context = browser.new_context(**settings)
+        self.said, self.asked = [], []
+        self.page = self.context.new_page()
+        self.page.on("console", lambda m: self.said.append(f"{m.type}: {m.text}"))
+        self.page.on("pageerror", lambda e: self.said.append(str(e)))
+        self.page.on("request", lambda r: self.asked.append(r.url))
+        self.page.goto(file.as_uri())
+        self.page.wait_for_selector("html[data-ready]", state="attached", timeout=120_000)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.context.close()
+
+    def ask(self, script, *argument):
+        return self.page.evaluate(script, *argument)
+
+
+SCREENS = [(1280, "light"), (1280, "dark"), (400, "light"), (400, "dark")]
+
+CONTRAST = """() => {
+  const parse = (c) => c.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => {
+    const f = (v) => { v /= 255; return v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; };
+    return 0.2126 * f(r) + 0.7152 * f(g) + 0.0722 * f(b);
+  };
+  const behind = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = parse(getComputedStyle(e).backgroundColor);
+      if (c.length === 3 || c[3] > 0.99) return c;
+    }
+    return parse(getComputedStyle(document.documentElement).backgroundColor);
+  };
+  const bad = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const e = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || ["SCRIPT", "STYLE", "DESC"].includes(e.tagName.toUpperCase())) continue;
+    const box = e.getBoundingClientRect();
+    if (!box.width || !box.height) continue;
+    const style = getComputedStyle(e);
+    const drawn = e instanceof SVGElement ? style.fill : style.color;
+    const [a, b] = [light(parse(drawn)), light(behind(e))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) bad.push([walker.currentNode.data.trim().slice(0, 40), drawn, ratio]);
+  }
+  return bad;
+}"""
+
+
+@pytest.mark.parametrize(("width", "scheme"), SCREENS)
+def test_on_every_screen(browser, page_file, width, scheme):
+    with Opened(browser, page_file, viewport={"width": width, "height": 800}, color_scheme=scheme) as opened:
+        assert opened.said == [] and opened.asked == [page_file.as_uri()]
+        assert opened.ask("() => document.documentElement.scrollWidth") <= width
+        plots = json.loads(opened.ask("() => document.getElementById('plots').textContent"))["plots"]
+        for plot in plots:
+            found = opened.ask(
+                """id => { const svg = document.querySelector(`[id="${id}"] svg`); return {
+                     marks: svg.querySelectorAll('.mark-rect path, .mark-line path, .mark-symbol path').length,
+                     label: svg.getAttribute('aria-label') || svg.querySelector('[aria-label]').ariaLabel,
+                     width: svg.getBoundingClientRect().width }; }""",
+                plot["id"],
+            )
+            assert found["marks"] > 0 and found["label"] and 200 < found["width"] <= width, plot["id"]
+        assert opened.ask("() => document.documentElement.dataset.ready") == str(len(plots))
+        drawings = "() => [...document.querySelectorAll('svg[role=img]')].map(s => [s.ariaLabel, s.querySelectorAll('path.point').length, document.getElementById(s.getAttribute('aria-describedby')).textContent])"
+        found = opened.ask(drawings)
+        assert len(found) == 2  # of the two nests that were lifted
+        assert all(label and points and words.startswith("Loops: ") for label, points, words in found)
+        opened.ask("() => document.querySelectorAll('details').forEach(d => { d.open = true; })")
+        assert opened.ask("() => document.documentElement.scrollWidth") <= width
+        assert opened.ask(CONTRAST) == []
+
+
+def test_plots_follow_the_colours(browser, page_file):
+    fill = "() => getComputedStyle(document.querySelector('#plot-speedup .mark-rect path')).fill"
+    with Opened(browser, page_file, color_scheme="light") as opened:
+        light = opened.ask(fill)
+        opened.page.emulate_media(color_scheme="dark")
+        dark = opened.ask(fill)
+        opened.page.emulate_media(color_scheme="dark", media="print")
+        assert light != dark and opened.ask(fill) == light  # paper is white
+        assert (
+            opened.ask("() => getComputedStyle(document.body).getPropertyValue('--text').trim()") == "#1c2128"
+        )
+
+
+def test_plots_follow_the_width(browser, page_file):
+    width = "() => document.querySelector('#plot-speedup svg').getBoundingClientRect().width"
+    with Opened(browser, page_file, viewport={"width": 1280, "height": 800}) as opened:
+        before = opened.ask(width)
+        opened.page.set_viewport_size({"width": 500, "height": 800})
+        opened.page.wait_for_selector("#plot-speedup svg[width='468']", timeout=60_000)
+        assert before > 900 and opened.ask(width) < 500 and opened.said == []
+
+
+def test_content_can_be_saved(browser, page_file):
+    with Opened(browser, page_file, accept_downloads=True) as opened:
+        with opened.page.expect_download(timeout=60_000) as waiting:
+            opened.page.get_by_role("button", name="Save all of this as JSON").click()
+        saved = json.loads(waiting.value.path().read_text())
+        assert {n["name"] for n in saved["nests"]} >= {"matvec.c::matvec::0"}
+        assert opened.said == [] and opened.asked == [page_file.as_uri()]
+
+
+def test_everything_is_reached_by_keyboard(browser, page_file):
+    with Opened(browser, page_file, viewport={"width": 400, "height": 800}) as opened:
+        names = opened.ask(
+            """() => [...document.querySelectorAll('*')].filter(e => {
+                 const s = getComputedStyle(e);
+                 return ['auto', 'scroll'].includes(s.overflowX) && e.scrollWidth > e.clientWidth + 1;
+               }).map(e => [e.tagName, e.className.toString(), e.tabIndex, e.ariaLabel])"""
+        )
+        assert names and all(index == 0 and label for _, _, index, label in names), names
+        opened.page.keyboard.press("Tab")
+        assert opened.ask("() => document.activeElement.textContent") == "Skip to the nests"
+
+
+def test_the_page_prints(browser, page_file):
+    with Opened(browser, page_file) as opened:
+        pdf = opened.page.pdf(format="A4")
+        assert pdf.startswith(b"%PDF") and opened.said == []
+
+
+def test_the_page_is_small(page_file):
+    assert page_file.stat().st_size < 600_000
