@@ -108,6 +108,9 @@ CODES: dict[str, Code] = _rows(
     ("MDH804", "error", "nest cannot be run by itself", "The verification harness could not build inputs for this nest, so nothing can be verified and nothing is spliced."),
     ("MDH805", "error", "no compiler for the target", "Files for CUDA are compiled by nvcc, or by what the environment variable CUDACXX names; files for OpenCL need its headers and its loader.", 4),
     ("MDH806", "error", "no device for the target", "The emitted code can be printed (`emit`), but neither run nor compared here, so nothing is tuned, verified or spliced. For OpenCL, MDH_OPENCL_DEVICE is the number of the device, 0 if it is not set.", 4),
+    ("MDH820", "error", "language server is not installed", "`mdh-lift lsp` needs the extra `lsp`: `pip install 'mdh-lift[lsp]'`. All other verbs work without it.", 4),
+    ("MDH821", "warning", "document was not analysed", "The language server analyses documents in a process of its own, with limits on time and memory. The document is larger than the limit, or the analysis exceeded another one or died, so nothing is known of it; the next edit starts anew. `mdh-lift check` has no such limits.", 0),
+    ("MDH822", "error", "not done in the editor", "The language server neither compiles nor runs anything, so it splices only what the lock file says was tuned, verified and found faster on this machine for the nest as it is. `mdh-lift -w` on the file does all of that."),
     # 9xx internal
     ("MDH901", "error", "internal error", "mdh-lift has a bug. The nest was left alone.", 101),
 )  # fmt: skip

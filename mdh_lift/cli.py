@@ -28,7 +28,6 @@ from tuning.budget import STRATEGIES, parse_budget
 
 NOT_YET = {
     "report": "an HTML report",
-    "lsp": "the language server",
     "port": "tuning a whole tree",
 }
 
@@ -361,6 +360,16 @@ def version(ctx: click.Context) -> None:
 def doctor(ctx: click.Context) -> None:
     """What mdh-lift finds on this machine."""
     ctx.exit(verbs.doctor(_session(ctx)))
+
+
+@verb("lsp")
+@click.option("--stdio", is_flag=True, hidden=True, help="What clients like to say; there is no other way.")
+@click.pass_context
+def lsp(ctx: click.Context, stdio: bool) -> None:
+    """The language server, on standard input and output; it needs the extra `lsp`."""
+    from mdh_lift import lsp as package
+
+    ctx.exit(package.run(_session(ctx)))
 
 
 def main() -> None:
