@@ -145,7 +145,7 @@ def _run(arguments: list[str], data: bytes, directory: str) -> _Outcome:
         stdin.seek(0)
         process = subprocess.Popen(
             arguments, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, cwd=directory,
-            env=environment, start_new_session=True,
+            env=environment, process_group=0,
         )  # fmt: skip
         late = threading.Event()
 

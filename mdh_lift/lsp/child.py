@@ -3,7 +3,8 @@
     8 bytes of length, JSON of ``Request``  ->  8 bytes of length, JSON of ``Answer``
 
 It may be killed at any time, and it kills itself and what it started when its standard input ends, even while
-it is busy: a server that died leaves nothing behind.  Limits: address space; time is the server's to watch.
+it is busy: a server that died leaves nothing behind.  All that it starts stays in its session, by which it is
+found.  Limits: address space; time is the server's to watch.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import signal
 import struct
 import sys
 import threading
+import time
 import traceback
 from pathlib import Path
 from typing import BinaryIO
@@ -33,8 +35,8 @@ def framed(message: msgspec.Struct) -> bytes:
 
 def main(arguments: list[str]) -> None:
     """``child.py MEGABYTES``: analyse until the input ends."""
-    if os.getpgrp() != os.getpid():  # the group is what is killed
-        os.setpgid(0, 0)
+    if os.getsid(0) != os.getpid():
+        os.setsid()
     limit = int(arguments[0]) << 20
     if limit:
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -50,13 +52,43 @@ def main(arguments: list[str]) -> None:
 
 
 def _forward(source: BinaryIO, sink: int) -> None:
-    """Requests to the main thread; when they end, so does the group."""
+    """Requests to the main thread; when they end, so does all that runs here."""
     while data := os.read(source.fileno(), 1 << 16):
         view = memoryview(data)
         while view:
             view = view[os.write(sink, view) :]
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(0, signal.SIGKILL)
+    kill_session(os.getpid())
+
+
+def kill_session(leader: int) -> None:
+    """Kill a process and all others of the session that it leads; itself last, so that none is left over."""
+    for _ in range(20):  # what is found may start others before it dies
+        others = [pid for pid in _processes() if pid not in (leader, os.getpid()) and _session(pid) == leader]
+        for pid in others:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not others:
+            break
+        time.sleep(0.005)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(leader, signal.SIGKILL)
+
+
+def _processes() -> list[int]:
+    """All processes that are alive; those that wait for their parent to notice are not."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError):
+            if (entry / "stat").read_bytes().rpartition(b")")[2].split()[0] not in (b"Z", b"X"):
+                found.append(int(entry.name))
+    return found
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except (ProcessLookupError, PermissionError):
+        return -1
 
 
 def _serve(requests: BinaryIO, out: BinaryIO) -> None:

@@ -415,7 +415,7 @@ def make_server() -> Server:
         out = []
         for action in actions_of(document.analysis, document.text, first, last):
             kind = lsp.CodeActionKind(action.kind)
-            if only and not any(kind.value == k or kind.value.startswith(f"{_value(k)}.") for k in only):
+            if only and not any(f"{kind.value}.".startswith(f"{_value(k)}.") for k in only):
                 continue
             one = lsp.CodeAction(action.title, kind=kind)
             if action.code:

@@ -1,8 +1,8 @@
 """What the lock file says about nests, and the splice that follows from it; nothing is compiled or run.
 
 A splice in an editor puts in place what ``mdh-lift tune`` compiled, ran, compared and measured on this
-machine: the lock file must hold the nest as it now is, for this machine, verified and faster, and the text
-that is generated again must have the hash that was noted then.  Anything else is for the command.
+machine: the lock file must hold the nest as it now is, for this machine, verified and faster, and this
+version must be the one that wrote it or generate the same text.  Anything else is for the command.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from mdh_lift.pipeline import (
     splice_part,
     target_of,
 )
+from mdh_lift.version import VERSION
 from tuning import lock as locks
 from tuning.fingerprint import fingerprint
 
@@ -87,9 +88,15 @@ def spliced(report: FileReport, name: str, options: Options) -> bytes:
     if command.compiler and shutil.which(command.compiler) != analysis_compiler(command):
         raise _for_the_command(nest, f"`{command.compiler}` does not look like a compiler")
     work = improve.prepare(report, nest, options)
-    point, noted = _verified(work, options)
+    block = _verified(work, options)
     assert isinstance(work.plan, kernels.Plan)
-    if text_hash(work.plan.candidate(point, described=True)) != noted:
+    point = block["configuration"]["point"]
+    # the text names the lines of the nest, so after an edit above it only the version tells
+    same_version = block.get("versions", {}).get("mdh-lift") == VERSION
+    orders = (work.plan.default, [name for name, _ in work.plan.space.parameters], point)  # it lists values
+    texts = ({n: point[n] for n in order if n in point} for order in orders)
+    noted = block.get("text_hash")
+    if not same_version and all(text_hash(work.plan.candidate(p, described=True)) != noted for p in texts):
         raise _for_the_command(nest, "this version generates other code than what was verified")
     kernel = work.plan.kernel(point)
     after = kernels.after_text(work.plan.lifted)
@@ -107,8 +114,8 @@ def _nest(report: FileReport, name: str) -> NestReport:
     return found
 
 
-def _verified(work: Work, options: Options) -> tuple[dict[str, Any], str]:
-    """Point and hash of the text that was verified here and is fast enough.  Raises MDH822."""
+def _verified(work: Work, options: Options) -> dict[str, Any]:
+    """The entry of the lock file that was verified here and is fast enough.  Raises MDH822."""
     nest = work.nest
     machine = fingerprint(work.bench.toolchain, work.bench.threads)
     try:
@@ -126,7 +133,7 @@ def _verified(work: Work, options: Options) -> tuple[dict[str, Any], str]:
     point = block.get("configuration", {}).get("point")
     if not isinstance(point, dict) or not block.get("verification"):
         raise _for_the_command(nest, "the lock file does not say what was verified")
-    return dict(point), str(block.get("text_hash"))
+    return block
 
 
 def _for_the_command(nest: NestReport, why: str) -> Exception:

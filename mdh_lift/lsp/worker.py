@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 from dataclasses import dataclass
 
 import msgspec
 
-from mdh_lift.lsp.child import HEAD, framed
+from mdh_lift.lsp.child import HEAD, framed, kill_session
 from mdh_lift.lsp.values import Answer, Request
 
 
@@ -106,8 +105,7 @@ class Worker:
         """Kill the process and all that it started, without waiting for its end."""
         process, self._process = self._process, None
         if process is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_session(process.pid)
         return process
 
     async def close(self) -> None:
