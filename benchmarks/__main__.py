@@ -18,9 +18,9 @@ from pathlib import Path
 
 from benchmarks.cases import CASES, DEFAULT, GROUPS, Case
 from benchmarks.compiled import Missing
-from benchmarks.limits import Limits, measure_limits
 from benchmarks.plot import chart
 from benchmarks.run import ALWAYS, PEERS, PYTHON, Row, Settings, run_case
+from tuning.ceilings import Limits, measure_limits
 
 OWN = ("default", "tuned")
 _SAID = ("wrong", "slow", "declined", "failed")  # what is more than a dash

@@ -14,9 +14,9 @@ from pathlib import Path
 from benchmarks import compiled
 from benchmarks.cases import Case
 from benchmarks.compare import difference
-from benchmarks.limits import Limits
 from benchmarks.process import Peer
 from lowering.machine import this_machine
+from tuning.ceilings import Limits
 from tuning.measure import median
 
 SERVE = Path(__file__).parent / "peers" / "serve.py"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
 
 import jinja2
 
@@ -19,6 +20,19 @@ def template(name: str) -> jinja2.Template:
         autoescape=False,
     )
     environment.filters["c_string"] = _c_string
+    return environment.get_template(name)
+
+
+def page(package: str, name: str, filters: Mapping[str, Callable[..., str]]) -> jinja2.Template:
+    """A template of HTML in the folder ``templates`` of a package; all values are escaped."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(package, "templates"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=True,
+    )
+    environment.filters.update(filters)
     return environment.get_template(name)
 
 

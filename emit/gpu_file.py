@@ -171,7 +171,7 @@ def gpu_file(
     )
     prototypes = [p.prototype.replace("_Bool", "bool") for p in parts]
     prototypes += [text for r in regions for text in (r.begin, r.end)]
-    header = template("gpu.h.j2").render(
+    header = template("beside.h.j2").render(
         name=name, prototypes=prototypes, bools=any(re.search(r"\bbool\b", p) for p in prototypes)
     )
     make = template("gpu.mk.j2").render(name=name, file=file, target=target.name, exact=exact)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 
 from frontend_c.c_types import Array, CType, Pointer, Types
 from frontend_c.expressions import Context
@@ -24,7 +25,7 @@ from frontend_c.math_functions import MATH
 from frontend_c.parsing import Node, c_ast, first_token, walk_nodes
 from frontend_c.positions import Positions, PreToken
 from frontend_c.scopes import local_types, surroundings
-from mdh_core.diagnostics import Diagnostic, refuse
+from mdh_core.diagnostics import Diagnostic, refuse, replacement
 from mdh_core.source import NO_SPAN, Span
 
 CLAUSES = ("copyin", "copyout", "copy", "create")
@@ -133,7 +134,9 @@ def parse_data(
         word, here = clause[1], at(*clause.span(1))
         if word not in CLAUSES:
             advice = f"the clauses of `data` are {', '.join(CLAUSES)}"
-            wrong.append(Diagnostic("MDH401", f"unknown clause `{word}`", span=here, help=advice))
+            close = get_close_matches(word, CLAUSES, 1, 0.5)
+            fix = replacement(f"write `{close[0]}`", here, close[0]) if close else None
+            wrong.append(Diagnostic("MDH401", f"unknown clause `{word}`", span=here, help=advice, fix=fix))
             continue
         if clause[2] is None or not clause[2].strip():
             wrong.append(

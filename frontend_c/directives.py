@@ -32,7 +32,7 @@ class Found:
     span: Span
     text: str
     offsets: tuple[int, ...]
-    word: str = "mdh"  # or "scop", "omp", "acc"
+    word: str = "mdh"  # or "scop", "omp", "acc"; empty: none stands there, this is where one would
     end: int = -1  # of a region of several statements: the token of its `endscop`
     parts: tuple[Found, ...] = ()  # directives for its loops and blocks
 

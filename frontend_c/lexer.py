@@ -76,6 +76,19 @@ def tokens(data: bytes) -> list[Token]:
     return out
 
 
+def comments(data: bytes) -> list[Span]:
+    """The places of all comments, also of those behind preprocessor lines."""
+    out: list[Span] = []
+    position = len(BOM) if data.startswith(BOM) else 0
+    while position < len(data):
+        found = _TOKEN.match(data, position)
+        assert found is not None, position
+        if found.lastgroup == "comment":
+            out.append(Span(position, found.end()))
+        position = found.end()
+    return out
+
+
 def token_hash(data: bytes, span: Span) -> str:
     """Hash of the tokens in a span; comments and white space do not count.
 

@@ -81,12 +81,20 @@ def find_compiler() -> str:
 def analysis_compiler(command: CompileCommand) -> str:
     """The command's compiler if it is one by name and on PATH or absolute, else any compiler.
 
-    A compile database may name any program; only what looks like a compiler is started.
+    A compile database may name any program; only what looks like a compiler is started, and nothing that
+    lies in the tree itself, which anybody may have put there.
     """
     name = Path(command.compiler)
     known = _COMPILER.match(name.name) and (name.is_absolute() or len(name.parts) == 1)
     path = shutil.which(command.compiler) if known else None
-    return path or find_compiler()
+    return path if path and not (name.is_absolute() and _is_in_tree(path)) else find_compiler()
+
+
+def _is_in_tree(program: str) -> bool:
+    """Below the working directory, or below the repository that it is in?"""
+    here = Path.cwd()
+    root = next((d for d in (here, *here.parents) if (d / ".git").exists()), here)
+    return any(path.is_relative_to(root) for path in (Path(program).absolute(), Path(program).resolve()))
 
 
 def analysis_flags(command: CompileCommand) -> tuple[tuple[str, ...], tuple[Diagnostic, ...]]:

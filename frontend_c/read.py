@@ -65,7 +65,7 @@ def read(source: SourceFile, command: CompileCommand, accept: Collection[str] = 
     _, warnings = analysis_flags(command)
     notes = tuple(replace(w, file=source.path) for w in warnings)
     try:
-        reader = _FileReader(source, command, accept)
+        reader = FileReader(source, command, accept)
     except Refusal as refusal:
         return ReadResult(diagnostics=(*notes, _placed(refusal.diagnostic, source)))
     if not reader.directives:
@@ -100,7 +100,7 @@ def _placed(d: Diagnostic, source: SourceFile) -> Diagnostic:
     return d if d.file else replace(d, file=source.path)
 
 
-class _FileReader:
+class FileReader:
     """One file: its tokens, its declarations, its functions."""
 
     def __init__(self, source: SourceFile, command: CompileCommand, accept: Collection[str]) -> None:
@@ -216,6 +216,20 @@ class _FileReader:
         )
         return self._result(one)
 
+    def read_undirected(self, places: Sequence[Found], labels: Sequence[str]) -> list[LoopNest | Refused]:
+        """The nests of loops that have no directive (``word`` is empty), in order, none inside another."""
+        self.directives = list(places)
+        self.__dict__.pop("exact", None)
+        self.labels.clear()
+        self.taken = -1
+        results = []
+        for found, label in zip(places, labels, strict=True):
+            chunk = self._chunk(found.token)
+            function = chunk.name if chunk else "?"
+            name = f"{self.source.path}::{function}::{label}"
+            results.append(self._result(_One(self, found, chunk, function, label, name, Directive(), [])))
+        return results
+
     def read_region(self, found: Found) -> list[LoopNest | Refused]:
         """The nest that a region of several statements is, or else those of its loops.
 
@@ -278,7 +292,7 @@ class _FileReader:
 class _One:
     """The reading of one nest; ``span`` gets better as more is known."""
 
-    file: _FileReader
+    file: FileReader
     found: Found
     chunk: Chunk | None
     function: str
@@ -310,7 +324,7 @@ class _One:
         return LoopNest(
             self.name, self.function, self.label, params, buffers, scalars, statements,
             self.file.functions.closure([*reader.called, *named]), directive, self.file.source.path,
-            self.span, NO_SPAN if self.found.word == "scop" else self.found.span, self._function_span(),
+            self.span, NO_SPAN if self.found.word in ("", "scop") else self.found.span, self._function_span(),
             self.found.end >= 0, self._remarks(first, last),
         )  # fmt: skip
 
@@ -338,7 +352,8 @@ class _One:
         assert self.chunk is not None
         file = self.file
         alone = self.found.word == "scop" and self.found.end < 0
-        below = first if alone else self.found.token  # from here on, pragmas stay with the nest
+        below = self.found.token + (not self.found.word)  # pragmas from here on stay with the nest
+        below = first if alone else below
         found = in_the_way(file.stream, file.whole.tokens, self.chunk.start, below, (first, end))
         if found is None:
             return ()

@@ -63,8 +63,18 @@ class InTheWay:
 
 def pragma_at(stream: Sequence[PreToken], k: int) -> Pragma | None:
     """The directive of OpenMP or OpenACC at a token, if it is one."""
-    found = _HEAD.match(stream[k].text) if stream[k].kind == "pragma" else None
-    return found and Pragma(k, found[1], tuple(found[2].split()), stream[k].text)
+    return _pragma(k, stream[k].text) if stream[k].kind == "pragma" else None
+
+
+def _pragma(k: int, text: str) -> Pragma | None:
+    found = _HEAD.match(text)
+    return found and Pragma(k, found[1], tuple(found[2].split()), text)
+
+
+def belongs_to_loop(text: str) -> bool:
+    """Does a pragma (what follows the word) need a loop next, so that nothing may come between?"""
+    pragma = _pragma(0, text)
+    return bool(pragma and set(pragma.words) & _LOOPS) or _FOR_LOOPS.match(text) is not None
 
 
 def around(stream: Sequence[PreToken], tokens: Sequence[Token], start: int, stop: int) -> list[Pragma]:
@@ -120,8 +130,8 @@ def _above(stream: Sequence[PreToken], directive: int) -> Iterator[InTheWay]:
     """Pragmas directly above the directive that need a loop next, where the call would come."""
     k = directive - 1
     while k >= 0 and stream[k].kind == "pragma":
-        pragma = pragma_at(stream, k)
-        if (pragma and set(pragma.words) & _LOOPS) or _FOR_LOOPS.match(stream[k].text):
+        if belongs_to_loop(stream[k].text):
+            pragma = pragma_at(stream, k)
             name = f"{pragma}" if pragma else f"`{stream[k].text}`"
             yield InTheWay(k, f"{name} above the directive belongs to the loop", "put `#pragma mdh` above it")
         k -= 1

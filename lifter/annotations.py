@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
-from mdh_core.diagnostics import Diagnostic, Refusal, refuse
+from mdh_core.diagnostics import Diagnostic, Refusal, refuse, replacement
 from mdh_core.source import NO_SPAN, Span
 
 BUILTIN_OPERATORS = ("+", "*", "min", "max", "&", "^", "|", "&&", "||", "argmin", "argmax")
@@ -76,6 +76,10 @@ class Directive:
 
     def clause_span(self, name: str) -> Span:
         return dict(self.clause_spans).get(name, NO_SPAN)
+
+    def name_span(self, clause: str, name: str) -> Span:
+        """Of a name that a clause mentions."""
+        return self.clause_span(f"{clause}: {name}")
 
 
 # --------------------------------------------------------------------------- reading
@@ -149,6 +153,8 @@ class _Reader:
     def span(self, start: int, end: int) -> Span:
         if self.offsets is None:
             return NO_SPAN
+        if self.offsets[0] == self.offsets[-1]:  # a macro wrote it: a place, but no bytes
+            return Span(self.offsets[0], self.offsets[0])
         last = self.offsets[max(start, end - 1)] + 1 if end > start else self.offsets[start]
         return Span(self.offsets[start], max(last, self.offsets[start]))
 
@@ -240,6 +246,8 @@ class _Reader:
             raise refuse(
                 "MDH401", f"unknown clause `{name.text}`", self.span(name.start, name.end),
                 help=f"did you mean `{close[0]}`?" if close else f"the clauses are {', '.join(CLAUSES)}",
+                fix=replacement(f"write `{close[0]}`", self.span(name.start, name.end), close[0])
+                if close else None,
             )  # fmt: skip
         if argument is None:
             raise self.malformed(f"clause `{name.text}` needs an argument", name, f"{name.text}(...)")
@@ -268,7 +276,12 @@ class _Reader:
             if item.text in names:
                 raise self.malformed(f"`{item.text}` is named twice", item)
             names.append(item.text)
+            self._note_name(whole, item)
         return tuple(names)
+
+    def _note_name(self, whole: _Part, name: _Part) -> None:
+        clause = whole.text.partition("(")[0].strip()
+        self.spans.append((f"{clause}: {name.text}", self.span(name.start, name.end)))
 
     def combine_ops(self, argument: _Part, whole: _Part) -> None:
         ops: list[OpClause] = []
@@ -283,6 +296,8 @@ class _Reader:
                 )
             if iterator and iterator in {op.iterator for op in ops}:
                 raise self.malformed(f"iterator `{iterator}` has two operators", item)
+            if iterator:
+                self._note_name(whole, pieces[0])
             ops.append(self._operator(pieces[-1], iterator))
         self.values["combine_ops"] = tuple(ops)
 
@@ -331,6 +346,7 @@ class _Reader:
                 raise self.malformed(f"`{item.text}` is not of the form `N=1024`", item)
             if found[1] in pairs:
                 raise self.malformed(f"`{found[1]}` has two sizes", item)
+            self._note_name(whole, _Part(found[1], item.start))
             pairs[found[1]] = int(found[2], 16 if found[2][:2] in ("0x", "0X") else 10)
         self._append("sizes", tuple(pairs.items()))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from lifter.annotations import OpClause
 from lifter.fusion import Fusion, neighbours, product_text
 from lifter.loop_nest import Loop, LoopNest
 from lifter.trees import loops_in
 from mdh_core.combine import CombineOp
-from mdh_core.diagnostics import Diagnostic, Related, refuse
+from mdh_core.diagnostics import Diagnostic, Fix, Related, refuse, replacement
 from mdh_core.expr import Load, ScalarType, walk
 from mdh_core.ir import HostLoop, MdhProgram, Sequential, Step, Store
 from mdh_core.source import Span
@@ -42,20 +43,21 @@ def check_names(nest: LoopNest) -> None:
             _whole(d.combine_ops) or d.clause_span("combine_ops") or nest.directive_span,
             notes=("the loops are " + ", ".join(f"`{shown_name(x)}`" for x in loops),),
             help="write one operator per loop, outermost first, or `iterator: operator` pairs",
+            fix=None if d.access else replacement("remove `combine_ops`", d.clause_span("combine_ops"), ""),
         )
     for c in d.combine_ops:
         if c.iterator and c.iterator not in iterators:
-            raise _unknown(c.iterator, "iterator", sorted(iterators), c.span or d.clause_span("combine_ops"))
+            raise _unknown(nest, "combine_ops", c.iterator, "iterator", sorted(iterators))
     params = {p.name for p in nest.params if isinstance(p.type, ScalarType) and p.type.is_integer}
     for sizes in d.sizes:
         for name, _ in sizes:
             if name not in params:
-                raise _unknown(name, "size", sorted(params), d.clause_span("sizes"))
+                raise _unknown(nest, "sizes", name, "size", sorted(params))
     buffers = {b.name for b in nest.buffers}
     for group in d.noalias:
         for name in group:
             if name not in buffers:
-                raise _unknown(name, "buffer", sorted(buffers), d.clause_span("noalias"))
+                raise _unknown(nest, "noalias", name, "buffer", sorted(buffers))
 
 
 def _whole(clauses: Sequence[OpClause]) -> Span:
@@ -63,13 +65,16 @@ def _whole(clauses: Sequence[OpClause]) -> Span:
     return Span(spans[0].start, spans[-1].end) if spans else Span(-1, -1)
 
 
-def _unknown(name: str, what: str, known: list[str], span: Span) -> Exception:
+def _unknown(nest: LoopNest, clause: str, name: str, what: str, known: list[str]) -> Exception:
     listed = ", ".join(f"`{k}`" for k in known)
+    span = nest.directive.name_span(clause, name)
+    close = get_close_matches(name, known, 1, 0.5)
     return refuse(
         "MDH409",
         f"the nest has no {what} `{name}`",
-        span,
+        span or nest.directive.clause_span(clause),
         help=f"it has {listed}" if known else f"it has no {what}",
+        fix=replacement(f"write `{close[0]}`", span, close[0]) if close else None,
     )
 
 
@@ -98,6 +103,7 @@ def _check_operators(nest: LoopNest, programs: Sequence[MdhProgram]) -> None:
                 clause.span or nest.directive.clause_span("combine_ops"),
                 related=(Related(mine[0].span, "this loop"),) if mine[0].span else (),
                 help=f"{_advice(found[0])}, or correct the loop",
+                fix=_corrected(clause, found[0]),
             )
 
 
@@ -105,6 +111,12 @@ def _advice(op: CombineOp) -> str:
     """A linear recurrence is inferred; no clause declares it."""
     ordered = op.function is not None and not op.function.commutative
     return "leave the clause out" if ordered else f"write `{op}`"
+
+
+def _corrected(clause: OpClause, op: CombineOp) -> Fix | None:
+    """What the loop does, where a clause can say it."""
+    ordered = op.function is not None and not op.function.commutative
+    return None if ordered else replacement(f"write `{op}`", clause.span, str(op))
 
 
 def agrees(clause: OpClause, op: CombineOp) -> bool:
@@ -152,7 +164,10 @@ def _compare(
         message = f"the nest {verb} `{missing[0]}`, which is not in `{clause}`" if missing else ""
         if extra:
             message = f"`{extra[0]}` is in `{clause}` but the nest does not {verb[:-1]} it"
-        raise refuse("MDH408", message, nest.directive.clause_span(clause), help=_exactly(verb, found))
+        span = nest.directive.clause_span(clause)
+        exact = f"{clause}({', '.join(sorted(found))})"
+        fix = replacement(f"write `{exact}`", span, exact) if found else None
+        raise refuse("MDH408", message, span, help=_exactly(verb, found), fix=fix)
 
 
 def _exactly(verb: str, names: set[str]) -> str:

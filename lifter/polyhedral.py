@@ -13,6 +13,7 @@ False
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
@@ -21,7 +22,8 @@ import islpy as isl
 from mdh_core.expr import Affine, Constraint
 
 __all__ = [
-    "Constraint", "at_least", "bounds", "equal", "fixed_values", "less", "reaches", "rename", "satisfiable",
+    "Constraint", "Image", "Part", "Rows", "apart", "at_least", "bounds", "equal", "fixed_values", "less",
+    "reaches", "rename", "satisfiable",
 ]  # fmt: skip
 
 MAX_OPERATIONS = 2_000_000
@@ -214,3 +216,69 @@ def _points(rows: frozenset[Constraint], names: tuple[str, ...]) -> isl.Set:
     ordered = sorted(rows, key=lambda c: (c.value.terms, c.value.const, c.equality))
     short = {name: f"x{k}" for k, name in enumerate(names)}
     return isl.Set(_text(ordered, short, list(short.values())))
+
+
+Rows = tuple[Affine, ...]  # each >= 0
+Image = tuple[Rows, tuple[Affine, ...]]  # a domain over any names, and one function of them per coordinate
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Values that some images take and others do not, then without the first ``hidden`` coordinates."""
+
+    some: tuple[Image, ...]
+    without: tuple[Image, ...] = ()
+    hidden: int = 0
+
+
+def apart(parts: Iterable[Part]) -> list[Rows | int] | None:
+    """The union of all parts, in pieces that share no point; every name has numbers for bounds.
+
+    A piece is a tuple of rows over the coordinates ``a0, a1, …``, or, where it is no plain polytope, the
+    number of its points.  None where isl gave up.
+    """
+    texts = [(_union(x.some), _union(x.without), x.hidden) for x in parts if x.some]
+    if not texts:
+        return []
+
+    def ask() -> list[Rows | int]:
+        whole = None
+        for some, without, hidden in texts:
+            points = isl.Set(some)
+            if without:
+                points = points.subtract(isl.Set(without))
+            points = points.project_out(isl.dim_type.set, 0, hidden)
+            whole = points if whole is None else whole.union(points)
+        assert whole is not None
+        return [_piece(b) for b in whole.compute_divs().coalesce().make_disjoint().get_basic_sets()]
+
+    return _bounded(ask)
+
+
+def _image(rows: Rows, functions: tuple[Affine, ...]) -> tuple[int, str]:
+    names = sorted({n for a in (*rows, *functions) for n in a.names})
+    short = {name: f"x{k}" for k, name in enumerate(names)}
+    tests = [f"{rename(r, short)} >= 0" for r in rows]
+    tests += [f"a{k} = {rename(a, short)}" for k, a in enumerate(functions)]
+    body = " and ".join(tests) or "true"
+    return len(functions), f"exists {', '.join(short.values())}: {body}" if short else body
+
+
+def _union(images: tuple[Image, ...]) -> str:
+    found = [_image(rows, functions) for rows, functions in images]
+    texts = (f"[{', '.join(f'a{k}' for k in range(n))}] : {body}" for n, body in found)
+    return "{ " + "; ".join(texts) + " }" if found else ""
+
+
+def _piece(part: isl.BasicSet) -> Rows | int:
+    if part.dim(isl.dim_type.div):
+        return int(isl.Set.from_basic_set(part).count_val().to_python())
+    rows: list[Affine] = []
+    for c in part.get_constraints():
+        terms = {
+            f"a{k}": int(c.get_coefficient_val(isl.dim_type.set, k).to_python())
+            for k in range(part.dim(isl.dim_type.set))
+        }
+        row = Affine.from_dict(terms, int(c.get_constant_val().to_python()))
+        rows += [row, -row] if c.is_equality() else [row]
+    return tuple(rows)

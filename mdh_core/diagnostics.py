@@ -43,6 +43,9 @@ CODES: dict[str, Code] = _rows(
     ("MDH103", "info", "statements stay as they were", "These statements could not become an `md_hom`; they run as written between the parts that were lifted.", 0),
     ("MDH104", "info", "neighbouring parts may be one sweep", "These `md_hom`s run one after the other and could be one, which would read or write less memory. Whether they are is a choice of each configuration (`fuse_<k>`): the cost model makes it, a search tries both. `show --as json` lists what may be fused under `fusions`.", 0),
     ("MDH105", "info", "region is not one nest", "The statements between `#pragma scop` and `#pragma endscop` are not lifted together, for the reason that the message says, so each of its loops is a nest of its own.", 0),
+    ("MDH106", "info", "no directive can stand before the loop", "The loop has no directive, and none can be put before it: a macro makes its `for`, or it stands inside an argument of a macro. Written out as a statement of its own it could have one.", 0),
+    ("MDH107", "info", "directive would rename nests", "Nests without `name(...)` are counted from the start of their function. A directive above others that are spliced already would change their names, so that their generated code no longer belonged to them. `name(...)` for the nests below, or `revert -w` before, makes room.", 0),
+    ("MDH108", "info", "loop could have a directive", "The loop nest has no directive and would lift if it had one. `mdh-lift annotate` puts it there.", 0),
     # 2xx not liftable
     ("MDH201", "error", "index is not affine", "Every subscript must be linear in the loop iterators and sizes plus a constant, for example `2*i + j - 1`."),
     ("MDH202", "error", "loop bound is not supported", "A loop's bounds must not change while the nest runs and must not depend on data or on an outer iterator."),
@@ -74,8 +77,8 @@ CODES: dict[str, Code] = _rows(
     ("MDH407", "error", "clause given twice", "Each clause except sizes, assume and noalias may appear once."),
     ("MDH408", "error", "declared buffers differ from the nest's", "`out` and `inp` must name exactly the buffers that the nest writes and reads."),
     ("MDH409", "error", "unknown name in a clause", "A clause names an iterator, size or buffer that the nest does not have."),
-    ("MDH411", "error", "target is not available", "The target that was asked for, with `--target` or `tune.target` in the configuration, is not in the nest's `target` clause."),
     ("MDH410", "error", "combine function is not associative or not commutative", "Random values showed that the declared combine function does not obey the law that the directive promises."),
+    ("MDH411", "error", "target is not available", "The target that was asked for, with `--target` or `tune.target` in the configuration, is not in the nest's `target` clause."),
     ("MDH412", "error", "loop is claimed to be parallel but is not", "An OpenMP or OpenACC directive, read with `--accept`, says that the iterations of a loop are independent; the analysis finds that one needs what another computes, or that all of them write the same variable."),
     ("MDH413", "error", "clause of a directive contradicts the loop", "A `reduction` or `collapse` clause of an OpenMP or OpenACC directive is missing or differs from what the loops do."),
     ("MDH414", "warning", "nest is not replaced because of a directive", "A call in place of the nest would not do the same: `omp for` and `acc loop` share out a loop among threads that run already, each of which would call; a region may run on a device; a directive above `#pragma mdh` may need a loop next. The nest is checked and shown, not spliced. `omp parallel for` and `acc parallel loop` start threads of their own."),
@@ -84,13 +87,28 @@ CODES: dict[str, Code] = _rows(
     ("MDH417", "error", "name means something else on a GPU", "Names of the nest stand in the kernels as they are. One is a word of CUDA C++ or OpenCL C, or a variable of the generated host function."),
     ("MDH418", "error", "data directive does not fit", "`#pragma mdh data copy(A)` stands before a compound statement `{ ... }`, outside of nests, and names arrays or pointers that are declared before it."),
     ("MDH419", "error", "arrays cannot stay on the device", "In the statement of a data directive the newest values of its arrays are in the memory of a GPU. Between the nests, the host may copy and exchange pointers to them, but neither use an element, nor hand them to a function; the statement is left at its end only; and what a nest writes is copied out or said not to be needed."),
+    ("MDH420", "error", "comment for mdh-lift cannot be read", "A finding is ignored by `// mdh-lift: ignore[MDH214] reason` on its line or alone on the line before, or there with the directive of its nest. Codes and reason are required; without them nothing is ignored."),
+    ("MDH421", "error", "unknown code in a comment for mdh-lift", "The comment names a code that no diagnostic has; `mdh-lift codes` lists all."),
+    ("MDH422", "warning", "nothing is ignored by a comment", "The comment ignores a code that is not reported there any more. Remove it, so that it does not hide what comes later. Codes that only `tune`, `verify` and their like report are left alone.", 0),
+    ("MDH423", "error", "diagnostic cannot be ignored", "What says that something could not be done, or was wrong, is always told: input and output, damaged regions, wrong results, the environment, internal errors (every code with an exit status of 2 or more)."),
+    ("MDH424", "info", "baseline lists what is not reported any more", "The baseline file allows findings that are gone. `mdh-lift check --write-baseline` writes it anew, so that they cannot come back.", 0),
     # 5xx freshness
     ("MDH501", "error", "splice is stale", "The source nest changed after the generated code was made from it. Run `mdh-lift` on the file again."),
     ("MDH502", "error", "generated code was edited", "A generated region differs from what was written. `--force` overwrites it; `revert -w` drops it."),
+    ("MDH503", "info", "newer version generates other text", "The generated code is from another version of mdh-lift; this one makes other text of the locked configuration. What stands there is right; `mdh-lift splice -w` makes it again.", 0),
+    ("MDH504", "info", "tuned for another machine", "The lock file has no entry of the spliced code for a machine like this one. The code is right here, too, but may be slow; `mdh-lift tune` adds an entry for this machine.", 0),
+    ("MDH505", "error", "spliced nest is not in the lock file", "The lock file has no entry for a nest that is spliced, or none for a target that `lock.targets` in the configuration asks for. `mdh-lift tune` writes it; commit `mdh-lift.lock` with the source."),
+    ("MDH506", "error", "lock file does not match", "The generated code is not what the configuration in the lock file generates, or the entry was made from another version of the nest. `mdh-lift splice -w` makes the code again, `mdh-lift tune` the entry."),
     ("MDH507", "error", "file changed meanwhile", "The file was modified between reading and writing; nothing was written. Run the command again.", 2),
     ("MDH508", "warning", "nothing is spliced here", "The file holds no generated region, so there is nothing to revert.", 0),
     ("MDH509", "error", "generated region is damaged", "The markers of a generated region do not match; restore the file from version control.", 2),
     ("MDH510", "error", "nothing is put into Python files", "The decorator `@mdh` makes, verifies and loads the kernel of a Python function when the function is called; the file stays as it is. `check`, `show`, `emit` and `status` take Python files; tuning, verifying, measuring and splicing by the command are for C.", 2),
+    ("MDH511", "error", "lock file cannot be read", "The lock file is no file, is damaged, holds the marks of a merge conflict, or was written by a later version. Restore it from version control, or merge it by hand: entries of different nests do not depend on each other.", 2),
+    ("MDH520", "error", "lock file would change", "With `--locked` or `--frozen` the lock file must hold already what the run would write: an entry for each nest on this machine, made from the nest as it is, of which this version generates the same code. Nothing was written."),
+    ("MDH521", "error", "tuning database cannot be used", "The database is damaged, is of another program or of a later version, is locked for a minute, or cannot be written. It was left as it is. Moved away, it is made anew; what was chosen is in the lock file.", 2),
+    ("MDH522", "error", "not known to be verified on this machine", "With `--frozen` nothing is compiled and nothing runs, so only code is put in place of which the tuning database says that it was compiled, run and compared on a machine with this fingerprint."),
+    ("MDH523", "error", "nothing to replay", "`--replay` takes the result of a recorded search with the same nest, sizes, target, seed, strategy and budget, on this machine or on the one that `--fingerprint` names. The code that is generated now must be the recorded one."),
+    ("MDH524", "error", "file holds no records of searches", "`db import` reads what `db export --as json` writes, and takes over all of a file or nothing. A record whose id is not that of its content was changed.", 2),
     # 6xx tuning
     ("MDH603", "warning", "no speedup", "The best version found is not reliably faster than the original (lower bound of the 95 % interval), so the source is left alone. `--force` splices all the same.", 1),
     ("MDH604", "warning", "measurements are too noisy", "The measured times vary too much to call one version faster.", 4),
@@ -98,6 +116,13 @@ CODES: dict[str, Code] = _rows(
     ("MDH606", "warning", "candidate was rejected", "A configuration failed to compile, crashed, took too long or gave a wrong result; it is recorded with its reason and never spliced.", 0),
     ("MDH607", "error", "no candidate survived", "Every configuration that was tried failed; the original is kept."),
     ("MDH608", "error", "configuration is not legal", "A configuration that was given by hand breaks a constraint: of the tuning parameters, or of what a GPU's shared memory needs. A swizzle, for example, must put every cell into a place of its own."),
+    ("MDH610", "error", "worse than before", "Compared with the scoreboard that `--fail-if-worse` names, a nest that was accepted is not accepted any more, or the interval of its speedup lies below the former one.", 1),
+    ("MDH611", "error", "file was given up", "Work on this file took longer than `--time-limit` allows, or its process ended by itself. What was finished before is kept; all other files went on.", 4),
+    ("MDH612", "error", "whole program cannot be compared", "A program of the suite does not build or does not run, or two runs of the original program give different outputs, so that nothing can be said about the ported one.", 4),
+    ("MDH613", "warning", "configuration of another machine", "Nothing was tuned for this machine, so the configuration that was chosen on the most similar one is taken: same system, instruction set and target, then the nearest by instructions, threads and caches. It was compiled, compared and measured here like any other; only a search says whether there is a better one.", 0),
+    ("MDH614", "info", "search starts from another machine's choice", "Nothing was tuned for this machine before; what was chosen on the most similar one is among the first configurations that the search tries.", 0),
+    ("MDH617", "info", "no limits of the machine are known", "A roofline needs the bandwidth and the peak of the machine that the nests were tuned on. `mdh-lift doctor --bench` measures them there once; without them the report gives operations and bytes alone.", 0),
+    ("MDH618", "warning", "part of the report is missing", "A lock file, a database or a scoreboard could not be read, so the report lacks what it would have told. The rest is there.", 0),
     # 7xx wrong result
     ("MDH701", "error", "wrong result", "The emitted code and the original disagree. It is never spliced. Please report this with the nest.", 3),
     ("MDH702", "error", "certificate is refuted", "An obligation of the certificate has a counterexample: the lifted steps or their stages do not do what the nest does. The code is never spliced. Please report this with the nest.", 3),
@@ -111,6 +136,12 @@ CODES: dict[str, Code] = _rows(
     ("MDH820", "error", "language server is not installed", "`mdh-lift lsp` needs the extra `lsp`: `pip install 'mdh-lift[lsp]'`. All other verbs work without it.", 4),
     ("MDH821", "warning", "document was not analysed", "The language server analyses documents in a process of its own, with limits on time and memory. The document is larger than the limit, or the analysis exceeded another one or died, so nothing is known of it; the next edit starts anew. `mdh-lift check` has no such limits.", 0),
     ("MDH822", "error", "not done in the editor", "The language server neither compiles nor runs anything, so it splices only what the lock file says was tuned, verified and found faster on this machine for the nest as it is. `mdh-lift -w` on the file does all of that."),
+    ("MDH823", "error", "limits of the machine could not be measured", "`doctor --bench` compiles and runs a small program of its own and keeps the figures beside the tuning database. One of these failed; nothing else depends on it.", 4),
+    ("MDH824", "error", "project names a compiler that is not started", "A compile database or a configuration file comes with the sources, so it may not choose which program runs: only a C compiler by its usual name (cc, gcc, clang, icx, with a target before and a version behind), found in an absolute directory of PATH or given by an absolute path, outside of the project. For reading, the compiler of this machine is used instead, which is a warning; what compiles and runs stops. A compiler that you name after `--` is used as it is.", 2),
+    ("MDH825", "warning", "edit was interrupted", "A run was killed while it wrote a source and the files beside it. The next run that writes finishes the edit; where a file was changed since, all files stay as they are."),
+    ("MDH826", "info", "interrupted edit was finished", "A run was killed while it wrote a source and the files beside it; what it had begun was carried out before anything else.", 0),
+    ("MDH827", "error", "another run edits the file", "Another run is writing this source and the files beside it; nothing was changed. Run the command again.", 2),
+    ("MDH828", "error", "operating system refuses", "A file, a directory or the tuning database could not be used: the disk is full, permission is missing, a device fails, or a limit of the system is reached. Sources are as they were; what the database had before is still there.", 2),
     # 9xx internal
     ("MDH901", "error", "internal error", "mdh-lift has a bug. The nest was left alone.", 101),
 )  # fmt: skip
@@ -125,6 +156,24 @@ class Related:
 
 
 @dataclass(frozen=True, slots=True)
+class Fix:
+    """An edit that answers a diagnostic: these bytes of the diagnostic's file become that text.
+
+    It is safe to make without asking what was meant: after it the diagnostic is gone, and the program
+    computes what it did before (a directive says less, or what the loops do).
+    """
+
+    title: str  # what it does, in the imperative: "write `pw(+)`"
+    span: Span  # not empty
+    text: str
+
+
+def replacement(title: str, span: Span, text: str) -> Fix | None:
+    """The fix, or None where the bytes to replace are not known (a macro wrote them)."""
+    return Fix(title, span, text) if span and span.end > span.start else None
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnostic:
     code: str
     message: str
@@ -136,6 +185,7 @@ class Diagnostic:
     help: str = ""
     severity: str = ""  # empty: the table's
     line: int = 0  # where only a line is known (preprocessor errors); 0 = use the span
+    fix: Fix | None = None
 
     def __post_init__(self) -> None:
         assert self.code in CODES, self.code
@@ -144,7 +194,11 @@ class Diagnostic:
 
     @property
     def exit_status(self) -> int:
-        return CODES[self.code].exit_status
+        """Of the table; where the severity is not, 1 for an error and 0 for what is less."""
+        row = CODES[self.code]
+        if row.exit_status >= 2 or self.severity == row.severity:
+            return row.exit_status
+        return int(self.severity == "error")
 
     def position(self, source: SourceFile | None) -> tuple[int, int]:
         """Line and column from 1, or (line, 1), or (1, 1)."""

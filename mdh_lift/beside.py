@@ -1,7 +1,8 @@
-"""Generated files beside a source file: the kernels of its nests for a GPU.
+"""Generated files beside a source file: the kernels of its nests for a GPU, or with `--style outline`.
 
     gemm.c  ->  gemm_cuda_mdh.cu     gemm_cuda_mdh.h     gemm_cuda_mdh.mk        of all its nests for CUDA
-                gemm_opencl_mdh.c    gemm_opencl_mdh.h   gemm_opencl_mdh.mk      and for OpenCL
+                gemm_opencl_mdh.c    gemm_opencl_mdh.h   gemm_opencl_mdh.mk      for OpenCL
+                gemm_openmp_mdh.c    gemm_openmp_mdh.h   gemm_openmp_mdh.mk      and for the processor
 
 A kernel region of the source includes the header.  The last line of each file names the source and has a
 hash of what is before it, so that an edit is noticed, and a file that somebody else wrote is never touched.
@@ -17,19 +18,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mdh_core.diagnostics import Diagnostic, refuse
-from mdh_lift.files import Change, remove, write_atomic
+from mdh_lift.files import Change, read_source, remove, write_atomic
 from mdh_lift.splice import Region
 
 if TYPE_CHECKING:  # `check` emits nothing
     from emit.gpu_file import GpuFile
-    from emit.targets import Target
+    from emit.openmp_file import OpenmpFile
 
 _LAST = re.compile(
     rb"^(?:/\*|\#) mdh-lift end (?P<name>\S+) source=(?P<source>\S+) sum=(?P<sum>[0-9a-f]{16})(?: \*/)?"
     rb"[ \t\r]*\n?",
     re.MULTILINE,
 )
-_INCLUDE = re.compile(rb'^#include "(?P<name>\w+_(?P<target>cuda|opencl)_mdh)\.h"\s*$', re.MULTILINE)
+_INCLUDE = re.compile(rb'^#include "(?P<name>\w+_(?P<target>cuda|opencl|openmp)_mdh)\.h"\s*$', re.MULTILINE)
 _SUFFIXES = (".cu", ".c", ".h", ".mk")
 
 
@@ -53,17 +54,22 @@ def included(regions: Iterable[Region]) -> dict[str, str]:
     return found
 
 
-def files(source: str, file: GpuFile, target: Target, force: bool = False) -> list[Change]:
+def suffix_of(target: str) -> str:
+    """Of the file that holds the kernels."""
+    return ".cu" if target == "cuda" else ".c"
+
+
+def files(source: str, file: GpuFile | OpenmpFile, target: str, force: bool = False) -> list[Change]:
     """The files as they shall be.
 
     Raises ``Refusal`` MDH502 where one was edited and ``force`` is not given, MDH803 where one exists that
     was not generated for this source.
     """
-    texts = {target.suffix: file.text, ".h": file.header, ".mk": file.make}
+    texts = {suffix_of(target): file.text, ".h": file.header, ".mk": file.make}
     changes = []
     for suffix, text in texts.items():
         path = Path(source).with_name(file.name + suffix)
-        old = path.read_bytes() if path.exists() else None
+        old = _content(path)
         if old is not None:
             _refuse_foreign(path, old, source)
             if not force and _state(old) == "edited":
@@ -79,10 +85,8 @@ def without(source: str, names: Iterable[str]) -> list[Change]:
     for name in names:
         for suffix in _SUFFIXES:
             path = Path(source).with_name(name + suffix)
-            if not path.exists():
-                continue
-            old = path.read_bytes()
-            if _origin(old) == _word(Path(source).name):
+            old = _content(path)
+            if old is not None and _origin(old) == word(Path(source).name):
                 changes.append(Change(str(path), old, None))
     return changes
 
@@ -91,13 +95,13 @@ def faults(source: str, regions: Sequence[Region]) -> list[Diagnostic]:
     """What is wrong with the files that regions include: missing (MDH501) or edited (MDH502)."""
     found = []
     for name, target in included(regions).items():
-        for suffix in (".cu" if target == "cuda" else ".c", ".h"):
+        for suffix in (suffix_of(target), ".h"):
             path = Path(source).with_name(name + suffix)
-            data = path.read_bytes() if path.exists() else None
-            if data is None or _origin(data) != _word(Path(source).name):
+            data = _content(path)
+            if data is None or _origin(data) != word(Path(source).name):
                 found.append(Diagnostic(
                     "MDH501", f"splice is stale: `{path.name}` is missing", source,
-                    help=f"`mdh-lift -w --target {target} {source}` makes it again",
+                    help=f"`mdh-lift -w {again(target)}{source}` makes it again",
                 ))  # fmt: skip
             elif _state(data) == "edited":
                 found.append(Diagnostic(
@@ -105,6 +109,11 @@ def faults(source: str, regions: Sequence[Region]) -> list[Diagnostic]:
                     help="`--force` overwrites the edit, `mdh-lift revert -w` drops it",
                 ))  # fmt: skip
     return found
+
+
+def again(target: str) -> str:
+    """The options with which files like those of a target are made."""
+    return f"--target {target} " + ("--style outline " if target == "openmp" else "")
 
 
 def write(change: Change, source: str) -> None:
@@ -116,17 +125,22 @@ def write(change: Change, source: str) -> None:
         write_atomic(change.path, change.new, change.old, like=source)
 
 
+def _content(path: Path) -> bytes | None:
+    """The bytes of a file; None where there is none.  Raises ``Refusal`` MDH001."""
+    return read_source(str(path)).data if path.exists() else None
+
+
 # --------------------------------------------------------------------------- the last line
 
 
 def _signed(name: str, source: str, text: str) -> bytes:
     body = text.rstrip("\n").encode() + b"\n"
-    mark = f"mdh-lift end {name} source={_word(source)} sum={_sum(body)}"
+    mark = f"mdh-lift end {name} source={word(source)} sum={_sum(body)}"
     return body + (f"# {mark}\n" if name.endswith(".mk") else f"/* {mark} */\n").encode()
 
 
-def _word(source: str) -> str:
-    """A file's name without blanks, and without what could end a comment."""
+def word(source: str) -> str:
+    """The name of a file without blanks, and without what could end a comment."""
     return re.sub(r"[^\w.-]", lambda m: "".join(f"%{b:02x}" for b in m[0].encode("utf-8", "surrogateescape")),
                   source, flags=re.ASCII)  # fmt: skip
 
@@ -149,7 +163,7 @@ def _origin(data: bytes) -> str:
 
 def _refuse_foreign(path: Path, data: bytes, source: str) -> None:
     other = _origin(data)
-    if other != _word(Path(source).name):
+    if other != word(Path(source).name):
         renamed = f"it was generated for {other}: give one of the sources another name"
         advice = renamed if other else "move it away"
         raise refuse("MDH803", f"`{path.name}` exists and was not generated for {Path(source).name}",

@@ -22,15 +22,13 @@ from lifter.annotations import TARGETS
 from lowering.device import DEVICES
 from mdh_core.diagnostics import CODES
 from mdh_lift import verbs
+from mdh_lift.compile_command import DatabaseError
+from mdh_lift.config import STYLES, ConfigurationError
+from mdh_lift.findings import FAIL_ON
+from mdh_lift.selection import unknown_codes
 from mdh_lift.session import FORMATS, Session
 from mdh_lift.version import VERSION
 from tuning.budget import STRATEGIES, parse_budget
-
-NOT_YET = {
-    "report": "an HTML report",
-    "port": "tuning a whole tree",
-}
-
 
 # --------------------------------------------------------------------------- global options
 
@@ -92,13 +90,18 @@ def global_options() -> list[click.Option]:
             metavar="X",
             help="Splice only above this ratio (1.05).",
         ),
-        option("--style", type=click.Choice(["inline"]), help="How the result stands in the source."),
+        option("--style", type=click.Choice(STYLES), help="How the result stands in the source."),
+        option("--locked", is_flag=True, help="Fail if the lock file would change."),
+        option("--frozen", is_flag=True, help="--locked, and neither compile nor run anything."),
         option(
             "--accept",
             metavar="scop,omp,acc",
             callback=_accept,
             help="Read these directives as well.",
         ),
+        option("--fail-on", type=click.Choice(FAIL_ON), help="Exit with 1 from this severity on (error)."),
+        option("--exit-zero", is_flag=True, help="Exit with 0 in spite of findings."),
+        option("--baseline", metavar="FILE", help="Findings that are allowed; see check --write-baseline."),
         option("-q", "--quiet", is_flag=True, help="Errors only."),
         option("-v", "--verbose", count=True, help="Notes, too."),
         option("--version", is_flag=True, is_eager=True, callback=_version, help="Print the version."),
@@ -136,8 +139,6 @@ class MainCommand(click.Group):
         first = args[0]
         if first in self.commands:
             return super().resolve_command(ctx, args)
-        if first in NOT_YET:
-            raise click.UsageError(f"`{first}` ({NOT_YET[first]}) is not part of version {VERSION}", ctx)
         path = first.partition("::")[0]
         if first.startswith("-") or re.search(r"[./\\]", path) or Path(path).exists():
             return "", lift_files, args
@@ -153,6 +154,8 @@ class MainCommand(click.Group):
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(130)
+        except (ConfigurationError, DatabaseError) as error:
+            raise click.UsageError(str(error), ctx) from None
         except Exception as error:
             if isinstance(error, OSError) and error.errno == errno.EPIPE:
                 raise
@@ -184,6 +187,12 @@ def verb(name: str, **settings: object) -> Callable[[Callable[..., object]], cli
     return cli.command(name, **settings)
 
 
+def _frozen_forbids(ctx: click.Context) -> None:
+    """For verbs that can do nothing else than compile and run."""
+    if _session(ctx).frozen:
+        raise click.UsageError(f"`--frozen` forbids to compile and run, which `{ctx.info_name}` is for")
+
+
 paths = click.argument("paths", nargs=-1, metavar="[PATH[::FUNCTION[::LABEL]]]...")
 write = click.option("-w", "--write", is_flag=True, help="Write the files instead of printing a diff.")
 force = click.option("--force", is_flag=True, help="Overwrite edited regions; splice without a speedup.")
@@ -202,6 +211,8 @@ def search_options(command: Callable[..., object]) -> Callable[..., object]:
             click.option("--strategy", type=click.Choice(["auto", *STRATEGIES]), help="Search strategy."),
             click.option("--resume/--no-resume", default=True, help="Use what the database knows."),
             click.option("--replay", is_flag=True, help="Take all results from the database; run nothing."),
+            click.option("--fingerprint", metavar="NAME", help="Replay what this machine class measured."),
+            click.option("--nearest", is_flag=True, help="Take a similar machine's choice, do not search."),
         ]
     ):
         command = option(command)
@@ -214,6 +225,14 @@ def _budget(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     return value
+
+
+def _codes(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[str] | None:
+    """Codes, or what they begin with, separated by commas."""
+    words = None if value is None else [word.strip() for word in value.split(",") if word.strip()]
+    for word in unknown_codes(words or []):
+        raise click.BadParameter(f"no diagnostic has a code like `{word}`; `mdh-lift codes` lists all")
+    return words
 
 
 # --------------------------------------------------------------------------- verbs
@@ -233,10 +252,45 @@ def lift_files(ctx: click.Context, /, **arguments: object) -> None:
 
 @verb("check")
 @paths
+@click.option("--select", metavar="CODES", callback=_codes, help="Tell these only: MDH2,MDH404.")
+@click.option("--ignore", metavar="CODES", callback=_codes, help="Do not tell these.")
+@click.option("--write-baseline", is_flag=True, help="Allow what there is, in the file of --baseline.")
 @click.pass_context
-def check(ctx: click.Context, paths: Sequence[str]) -> None:
-    """Read directives, lift, say what does not lift and why; freshness of splices."""
-    ctx.exit(verbs.check(_session(ctx), paths))
+def check(ctx: click.Context, /, **arguments: object) -> None:
+    """Read directives, lift, say what does not lift and why; freshness of splices and lock file."""
+    from mdh_lift.check import check
+
+    ctx.exit(check(_session(ctx), **arguments))  # type: ignore[arg-type]
+
+
+@verb("scan")
+@paths
+@click.option(
+    "--size", type=click.IntRange(1), default=1000, show_default=True, metavar="N",
+    help="What sizes count as that are neither constants nor stated.",
+)
+@click.option("--max-nests", "most", type=click.IntRange(1), metavar="N", help="Print only the first N.")
+@click.pass_context
+def scan(ctx: click.Context, /, **arguments: object) -> None:
+    """Find loop nests, with directives or without; rank them by work and by whether they lift."""
+    from mdh_lift import scan as scanning
+
+    ctx.exit(scanning.scan(_session(ctx), **arguments))  # type: ignore[arg-type]
+
+
+@verb("annotate")
+@paths
+@write
+@click.option(
+    "--min-iterations", "least", type=click.FloatRange(0), default=1000, show_default=True, metavar="N",
+    help="Leave out nests of constant sizes with fewer iterations.",
+)
+@click.pass_context
+def annotate(ctx: click.Context, /, **arguments: object) -> None:
+    """Put `#pragma mdh` before the nests that lift; print a diff, -w writes."""
+    from mdh_lift import scan as scanning
+
+    ctx.exit(scanning.annotate(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
 @verb("show")
@@ -280,6 +334,7 @@ def tune(ctx: click.Context, /, **arguments: object) -> None:
 @click.pass_context
 def verify(ctx: click.Context, /, **arguments: object) -> None:
     """Compare the original with the emitted code on many sizes and inputs."""
+    _frozen_forbids(ctx)
     ctx.exit(verbs.verify(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
@@ -289,6 +344,7 @@ def verify(ctx: click.Context, /, **arguments: object) -> None:
 @click.pass_context
 def bench(ctx: click.Context, /, **arguments: object) -> None:
     """Measure original and result again, paired and interleaved; the ratio with its interval."""
+    _frozen_forbids(ctx)
     ctx.exit(verbs.bench(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
@@ -297,9 +353,16 @@ def bench(ctx: click.Context, /, **arguments: object) -> None:
 @write
 @force
 @target
+@click.option("--check", "only_check", is_flag=True, help="Only say what would change; compile nothing.")
 @click.pass_context
-def splice(ctx: click.Context, /, **arguments: object) -> None:
+def splice(ctx: click.Context, /, only_check: bool, **arguments: object) -> None:
     """Put the result of `tune` in place; print a diff, -w writes."""
+    if only_check:
+        from mdh_lift.splice_check import splice_check
+
+        if arguments["write"] or arguments["force"]:
+            raise click.UsageError("`--check` changes nothing: it goes without `-w` and `--force`")
+        ctx.exit(splice_check(_session(ctx), arguments["paths"], arguments["target"]))  # type: ignore[arg-type]
     ctx.exit(verbs.splice(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
@@ -349,17 +412,151 @@ def config(ctx: click.Context, path: str) -> None:
 
 
 @verb("version")
+@click.option("--where", is_flag=True, help="Where the files for CMake, make and GitLab are.")
 @click.pass_context
-def version(ctx: click.Context) -> None:
+def version(ctx: click.Context, where: bool) -> None:
     """The version."""
-    ctx.exit(verbs.version(_session(ctx)))
+    ctx.exit(verbs.version(_session(ctx), where))
+
+
+@verb("port")
+@click.argument("paths", nargs=-1, metavar="[TREE]...")
+@write
+@force
+@target
+@search_options
+@click.option("--annotate", is_flag=True, help="Put directives before nests that lift and have none.")
+@click.option("--select", multiple=True, metavar="GLOB", help="Only these files, or nests: `src/*.c::main`.")
+@click.option("--max-nests", type=click.IntRange(0), metavar="N", help="Only the N nests with the most work.")
+@click.option("--time-limit", type=click.FloatRange(0), default=0.0, metavar="S", help="Seconds per file.")
+@click.option("--summary", multiple=True, metavar="FILE", help="Write the scoreboard: .json, .md, or text.")
+@click.option("--fail-if-worse", metavar="FILE", help="Exit with 1 if a nest was better in this scoreboard.")
+@click.option("--progress", type=click.Choice(["auto", "plain", "json", "none"]), default="auto")
+@click.pass_context
+def port(ctx: click.Context, /, **arguments: object) -> None:
+    """Lift, tune, verify and (-w) splice a whole tree; print a scoreboard. Goes on where it stopped."""
+    from mdh_lift import port as porting
+
+    ctx.exit(porting.port_with(_session(ctx), arguments))
+
+
+@verb("report")
+@paths
+@click.option(
+    "--format", "form", type=click.Choice(["html", "md", "json"]), default="html", help="Page, text or data."
+)
+@click.option("--scoreboard", metavar="FILE", help="The scoreboard of `port`, as JSON.")
+@click.option("--title", metavar="TEXT", help="Heading of the report.")
+@click.option("--open", "show", is_flag=True, help="Show the page in the browser.")
+@click.option("--serve", is_flag=True, help="Serve the page on this machine alone, until interrupted.")
+@click.pass_context
+def report(ctx: click.Context, /, **arguments: object) -> None:
+    """One self-contained page: what was lifted, tuned and verified, how fast it is, and why."""
+    from mdh_lift.report.verb import report as make
+
+    ctx.exit(make(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
 @verb("doctor")
+@click.option("--bench", is_flag=True, help="Measure bandwidth and FMA peak, for the rooflines of `report`.")
 @click.pass_context
-def doctor(ctx: click.Context) -> None:
+def doctor(ctx: click.Context, bench: bool) -> None:
     """What mdh-lift finds on this machine."""
-    ctx.exit(verbs.doctor(_session(ctx)))
+    ctx.exit(verbs.doctor(_session(ctx), bench))
+
+
+# --------------------------------------------------------------------------- the database
+
+
+class VerbGroup(click.Group):
+    """A verb with verbs of its own, which take the global options."""
+
+    command_class = Verb
+
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+
+
+@cli.group("db", cls=VerbGroup, params=global_options(), context_settings=_HELP)
+def db() -> None:
+    """The tuning database: look at it, hand it on, tidy up."""
+
+
+def db_verb(name: str) -> Callable[[Callable[..., object]], click.Command]:
+    """A verb of ``db``; its function has the name in ``mdh_lift.db`` that it runs."""
+
+    def made(function: Callable[..., object]) -> click.Command:
+        def run(**arguments: object) -> None:
+            from mdh_lift import db as database
+
+            ctx = click.get_current_context()
+            verb = getattr(database, function.__name__.removeprefix("db_"))
+            ctx.exit(verb(_session(ctx), arguments.pop("database"), **arguments))
+
+        run.__doc__ = function.__doc__
+        run.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
+        place = click.option("--database", metavar="FILE", help="Default: as the configuration says.")
+        return db.command(name)(place(run))
+
+    return made
+
+
+def _age(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
+    from mdh_lift.db import parse_age
+
+    try:
+        return None if value is None else parse_age(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+nest_names = click.argument("nests", nargs=-1, metavar="[[PATH::]FUNCTION::LABEL]...")
+
+
+@db_verb("list")
+@nest_names
+def db_show_list() -> None:
+    """One line per nest, machine and size: searches, best time, speedup."""
+
+
+@db_verb("show")
+@nest_names
+def db_show() -> None:
+    """What the searches of nests were, and what came of them."""
+
+
+@db_verb("export")
+@nest_names
+@click.option("--as", "form", type=click.Choice(["json", "csv", "t4", "kernel-tuner"]), default="json")
+@click.option("--record", metavar="ID", help="Only this search.")
+def db_export() -> None:
+    """Write searches out: all their evaluations, failed ones included; -o names the file."""
+
+
+@db_verb("import")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+def db_import_file() -> None:
+    """Take over what `db export --as json` wrote; `-` reads standard input."""
+
+
+@db_verb("merge")
+@click.argument("others", nargs=-1, required=True, metavar="DATABASE...")
+def db_merge() -> None:
+    """Take over the searches of other databases, which stay as they are."""
+
+
+@db_verb("prune")
+@click.option("--older-than", metavar="90d", callback=_age, help="Searches begun before that (h, d, w).")
+@click.option("--gone", is_flag=True, help="Searches and lock entries of nests that no longer exist.")
+@click.option("--other-versions", is_flag=True, help="Searches by other versions of mdh-lift.")
+@click.option("-w", "--write", "--yes", is_flag=True, help="Remove them; else it is only said what would go.")
+def db_prune() -> None:
+    """Remove searches that no lock entry refers to; say which."""
+
+
+@db_verb("vacuum")
+def db_vacuum() -> None:
+    """Make the file as small as what is in it."""
 
 
 @verb("lsp")

@@ -16,8 +16,11 @@ import msgspec
 
 from frontend_c.directives import ACCEPTED
 from lifter.annotations import TARGETS
+from mdh_core.diagnostics import CODES
+from mdh_lift.findings import FAIL_ON, SEVERITIES
 from tuning.budget import parse_budget
 
+STYLES = ("inline", "outline")  # where kernels for the processor stand: in the source, or in a file beside it
 NAMES = (".mdh-lift.toml", "mdh-lift.toml", "pyproject.toml")
 
 
@@ -57,16 +60,33 @@ class Place(_Table, frozen=True):
     path: str = ""
 
 
+class Lock(_Table, frozen=True):
+    path: str = "mdh-lift.lock"
+    targets: list[str] = msgspec.field(default_factory=list)  # that every spliced nest must have an entry for
+
+
+class Diagnostics(_Table, frozen=True):
+    """Codes, or what they begin with: ``MDH2``."""
+
+    select: list[str] = msgspec.field(default_factory=lambda: ["MDH"])
+    ignore: list[str] = msgspec.field(default_factory=list)
+    severity: dict[str, str] = msgspec.field(default_factory=dict)
+    per_file_ignores: dict[str, list[str]] = msgspec.field(default_factory=dict)  # by pattern
+
+
 class Config(_Table, frozen=True):
     """All keys with their defaults; ``file`` is where they come from."""
 
     schema: int = 1
     exclude: list[str] = msgspec.field(default_factory=list)
+    fail_on: str = "error"  # or warning, info, never
+    baseline: str = ""  # file with findings that are allowed
+    diagnostics: Diagnostics = msgspec.field(default_factory=Diagnostics)
     build: Build = msgspec.field(default_factory=Build)
     lift: Lift = msgspec.field(default_factory=Lift)
     tune: Tune = msgspec.field(default_factory=Tune)
     splice: Splice = msgspec.field(default_factory=Splice)
-    lock: Place = msgspec.field(default_factory=lambda: Place("mdh-lift.lock"))
+    lock: Lock = msgspec.field(default_factory=Lock)
     database: Place = msgspec.field(default_factory=lambda: Place(".mdh-lift/tune.sqlite"))
 
 
@@ -111,11 +131,34 @@ def load(file: Path | None) -> Config:
         raise ConfigurationError(
             f"{file}: `tune.target`: `{config.tune.target}` is none of {', '.join(TARGETS)}"
         )
-    if config.splice.style != "inline":
+    if config.splice.style not in STYLES:
         raise ConfigurationError(
-            f"{file}: `splice.style` is `{config.splice.style}`; this version knows `inline`"
+            f"{file}: `splice.style`: `{config.splice.style}` is none of {', '.join(STYLES)}"
         )
+    _check_diagnostics(config, file)
     return config
+
+
+def _check_diagnostics(config: Config, file: Path) -> None:
+    d = config.diagnostics
+    lists = {"select": d.select, "ignore": d.ignore, "severity": list(d.severity)}
+    lists |= {f'per-file-ignores."{p}"': codes for p, codes in d.per_file_ignores.items()}
+    for key, patterns in lists.items():
+        for pattern in patterns:
+            if not pattern or not any(code.startswith(pattern) for code in CODES):
+                raise ConfigurationError(
+                    f"{file}: `diagnostics.{key}`: no diagnostic has a code like `{pattern}`"
+                )
+    for code, severity in d.severity.items():
+        if severity not in SEVERITIES:
+            raise ConfigurationError(
+                f"{file}: `diagnostics.severity.{code}`: `{severity}` is none of {', '.join(SEVERITIES)}"
+            )
+    if config.fail_on not in FAIL_ON:
+        raise ConfigurationError(f"{file}: `fail-on`: `{config.fail_on}` is none of {', '.join(FAIL_ON)}")
+    for target in config.lock.targets:
+        if target not in TARGETS:
+            raise ConfigurationError(f"{file}: `lock.targets`: `{target}` is none of {', '.join(TARGETS)}")
 
 
 def _toml(file: Path) -> dict[str, Any]:

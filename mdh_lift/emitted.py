@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from emit.gpu_file import gpu_file
+from emit.gpu_file import GpuFile, gpu_file
+from emit.openmp_file import OpenmpFile
 from emit.targets import TARGETS
 from frontend_c import data_regions
+from lifter.lift import LiftedNest
 from lowering.device import Device
+from lowering.point import Point
 from mdh_core.diagnostics import Refusal
 from mdh_core.source import SourceFile
-from mdh_lift import beside, entry, given, gpu_entry, gpu_plans, kernels
+from mdh_lift import beside, classes, entry, given, gpu_entry, gpu_plans, kernels
 from mdh_lift.files import is_python
+from mdh_lift.outlined import outlined, outlined_file
 from mdh_lift.pipeline import (
     FileReport,
     NestReport,
@@ -19,6 +23,7 @@ from mdh_lift.pipeline import (
     macros_of,
     of_python,
     problems_of,
+    style_of,
     target_of,
 )
 
@@ -29,33 +34,75 @@ def emitted(
     point: Mapping[str, object] | None = None,
     target: str = "",
     device: Device | None = None,
+    style: str = "",
 ) -> str:
     """Kernel and call of a nest at a point of the search space, by default the cost model's first choice.
 
     ``target``: empty for what the nest says.  Raises MDH411 where the nest's clause excludes it, and
     ``ConfigurationError`` for a point that is none of the nest.
 
-    For a GPU: the file of the nest, its header, and the call; for a ``device``, else for a usual one.
+    For a GPU, and in the style `outline`: the file of the nest, its header, and the call; for a ``device``,
+    else for a usual one.
     """
     if nest.lifted is None or not nest.lifted.programs:
         return ""
     if is_python(report.source.path):
         return _emitted_for_python(report, nest, point, target_of(nest, target), device)
     target = target_of(nest, target)
+    clauses = classes.clauses_of(nest.lifted)
+    if len(clauses) > 1 and point is None:
+        return _emitted_for_classes(report, nest, clauses, target, device, style)
     planned = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
     if target != "openmp":
         on_gpu = gpu_plans.gpu_plan(
             nest.lifted, target, planned.params, planned.lines, planned.macros, device
         )
         file = on_gpu.file(given.completed(on_gpu, point))
-        after = kernels.after_text(nest.lifted)
-        return (
-            f"{file.text.rstrip()}\n\n{file.header.rstrip()}\n\n{file.make.rstrip()}\n\n"
-            f"/* in place of the nest */\nif ({file.call}) {{ {after} }}\n"
-        )
+        return _apart(nest.lifted, file, file.call)
+    if style_of(nest, style) == "outline":
+        plan = outlined(planned, report.source.path)
+        part = plan.part(given.completed(plan, point))
+        name = beside.file_name(report.source.path, target)
+        return _apart(nest.lifted, outlined_file(name, report.source.path, [part]), part.call)
     kernel = planned.kernel(given.completed(planned, point))
     after = kernels.after_text(nest.lifted)
     return f"{kernel.text.rstrip()}\n\n/* in place of the nest */\nif ({kernel.call}) {{ {after} }}\n"
+
+
+def _emitted_for_classes(
+    report: FileReport,
+    nest: NestReport,
+    clauses: Sequence[classes.Clause],
+    target: str,
+    device: Device | None,
+    style: str,
+) -> str:
+    """A kernel for each `sizes` clause and one for other sizes, each the cost model's first choice."""
+    assert nest.lifted is not None
+    made: list[tuple[classes.AnyPlan, Point, classes.Clause | None]] = []
+    for clause in (*clauses, None):
+        lifted = classes.only_clause(nest.lifted, clause)
+        plan: classes.AnyPlan
+        plan = planned = kernels.plan(lifted, lines_of(report, nest), macros_of(report))
+        if target != "openmp":
+            plan = gpu_plans.gpu_plan(lifted, target, planned.params, planned.lines, planned.macros, device)
+        elif style_of(nest, style) == "outline":
+            plan = outlined(planned, report.source.path)
+        made.append((plan, plan.default, clause))
+    several = classes.several(made)
+    if several.parts():
+        return _apart(nest.lifted, *several.file(beside.file_name(report.source.path, target)))
+    kernel = several.kernel({})
+    after = kernels.after_text(nest.lifted)
+    return f"{kernel.text.rstrip()}\n\n/* in place of the nest */\nif ({kernel.call}) {{ {after} }}\n"
+
+
+def _apart(lifted: LiftedNest, file: GpuFile | OpenmpFile, call: str) -> str:
+    """The texts of a file beside the source, and what stands in place of the nest."""
+    return (
+        f"{file.text.rstrip()}\n\n{file.header.rstrip()}\n\n{file.make.rstrip()}\n\n"
+        f"/* in place of the nest */\nif ({call}) {{ {kernels.after_text(lifted)} }}\n"
+    )
 
 
 def emitted_file(

@@ -17,7 +17,6 @@ from lowering.machine import this_machine
 from mdh_core.expr import (
     Assign,
     Expr,
-    Function,
     If,
     Load,
     RecordType,
@@ -82,7 +81,8 @@ def program(found: LiftedNest, params: dict[str, int]) -> Program:
 def around(found: LiftedNest, kernel: Kernel, entry: str = ENTRY) -> Program:
     """The file that a kernel stands in; ``entry``: the name of the function that takes pointers."""
     nest, slots = found.nest, _slots(found.nest)
-    lines = [*_records(nest), *_functions(nest.functions), kernel.text, *_entry(entry, kernel.call, slots)]
+    functions = [row for _, rows in functions_of(nest) for row in (*rows, "")]
+    lines = [*_records(nest), *functions, kernel.text, *_entry(entry, kernel.call, slots)]
     return Program("\n".join(lines) + "\n", slots, _exact(found))
 
 
@@ -156,12 +156,17 @@ def _entry(name: str, call: str, slots: Sequence[Slot]) -> Iterator[str]:
 
 
 def _records(nest: LoopNest) -> Iterator[str]:
+    return (text for _, text in records_of(nest))
+
+
+def records_of(nest: LoopNest) -> Iterator[tuple[str, str]]:
+    """Structure types that the nest and its functions use: name and declaration."""
     for t in dict.fromkeys(_record_types(nest)):
         fields = " ".join(f"{c_type(f)} {name};" for name, f in t.fields)
         if t.name.startswith("struct "):
-            yield f"{t.name} {{ {fields} }};"
+            yield t.name, f"{t.name} {{ {fields} }};"
         else:
-            yield f"typedef struct {{ {fields} }} {t.name};"
+            yield t.name, f"typedef struct {{ {fields} }} {t.name};"
 
 
 def _record_types(nest: LoopNest) -> Iterator[RecordType]:
@@ -210,19 +215,19 @@ def _of_exprs(exprs: Iterator[Expr]) -> Iterator[RecordType]:
         yield from _of_exprs(iter(children(e)))
 
 
-def _functions(functions: Sequence[Function]) -> Iterator[str]:
-    printer = Printer(_leaf, functions=tuple(functions))
-    for f in functions:
+def functions_of(nest: LoopNest) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The user's functions that the nest calls: name and lines."""
+    printer = Printer(_leaf, functions=tuple(nest.functions))
+    for f in nest.functions:
         params = ", ".join(f"{c_type(t)} {name}" for name, t in f.params)
         t, own = c_type(f.type), f"{f.name}_value" if f.out_param else f.name
-        yield f"static {t} {own}({params})"
-        yield "{"
-        yield from ("  " + line for line in printer.statements(f.body))
-        yield "}"
+        rows = [f"static {t} {own}({params})", "{"]
+        rows += ["  " + line for line in printer.statements(f.body)]
+        rows.append("}")
         if f.out_param:
-            yield f"static void {f.name}({t} *res, const {t} *lhs, const {t} *rhs)"
-            yield f"{{ *res = {own}(*lhs, *rhs); }}"
-        yield ""
+            rows.append(f"static void {f.name}({t} *res, const {t} *lhs, const {t} *rhs)")
+            rows.append(f"{{ *res = {own}(*lhs, *rhs); }}")
+        yield f.name, tuple(rows)
 
 
 def _leaf(e: Expr) -> str:

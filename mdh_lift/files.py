@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from mdh_core.diagnostics import Diagnostic, Refusal
+from mdh_core.replacing import replace_file, sweep, synchronise_directory
 from mdh_core.source import SourceFile
 from mdh_lift.findings import Finding
 
@@ -87,34 +87,23 @@ class Change:
 def write_atomic(path: str, data: bytes, expected_old: bytes | None, like: str = "") -> None:
     """Replace the file's content in one step, and only where it still is ``expected_old``.
 
-    None: there is no such file yet; its mode is that of the file ``like``.  A temporary file beside it is
-    written, synchronised and renamed; mode and owner are kept, a symbolic link stays a link.  Raises
-    ``Refusal`` MDH507 (changed meanwhile) or MDH803 (not writable); then the file is as it was and no
-    temporary file is left.
+    None: there is no such file yet; its mode is that of the file ``like``.  Mode and owner are kept, a
+    symbolic link stays a link (``mdh_core.replacing``).  Raises ``Refusal`` MDH507 (changed meanwhile) or
+    MDH803 (not writable); then the file is as it was and no temporary file is left.
     """
-    target = Path(path).resolve()
-    temporary = target.with_name(f".{target.name}.mdh-lift-{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
-        _sweep(target)
+        target = Path(path).resolve()
+        sweep(target.parent)
         status = target.stat() if expected_old is not None else Path(like).stat()
         if not ((expected_old is None or _may_write(target)) and _may_write(target.parent)):
             raise PermissionError(errno.EACCES, "permission denied")
-        _refuse_if_changed(path, target, expected_old)
-        _write_synchronised(temporary, data, status)
-        _refuse_if_changed(path, target, expected_old)
-        if expected_old is None:
-            os.link(temporary, target)  # fails where somebody else was quicker
-        else:
-            temporary.replace(target)
-        _synchronise_directory(target.parent)
+        unchanged = partial(_refuse_if_changed, path, target, expected_old)
+        unchanged()
+        replace_file(target, data, status, new=expected_old is None, check=unchanged)
     except FileExistsError:
         raise _changed(path) from None
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise Refusal(Diagnostic("MDH803", f"`{path}` cannot be written: {reason}", file=path)) from None
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
+    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle
+        raise _not_written(path, error) from None
 
 
 def remove(path: str, expected_old: bytes) -> None:
@@ -125,10 +114,31 @@ def remove(path: str, expected_old: bytes) -> None:
         if not _may_write(target.parent):
             raise PermissionError(errno.EACCES, "permission denied")
         target.unlink()
-        _synchronise_directory(target.parent)
+        synchronise_directory(target.parent)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise Refusal(Diagnostic("MDH803", f"`{path}` cannot be removed: {reason}", file=path)) from None
+        raise _not_written(path, error, "removed") from None
+
+
+def write_output(path: str, data: bytes) -> None:
+    """What ``-o`` asks for: a file replaced in one step; devices and pipes are written to.
+
+    Raises ``OSError``; then a file is as it was.
+    """
+    target = Path(path).resolve()
+    status = target.stat() if target.exists() else None
+    if status is None or stat.S_ISREG(status.st_mode):
+        sweep(target.parent)
+        replace_file(target, data, status)
+        return
+    with target.open("wb", buffering=0) as out:
+        view = memoryview(data)
+        while view:
+            view = view[out.write(view) or 0 :]
+
+
+def _not_written(path: str, error: Exception, what: str = "written") -> Refusal:
+    reason = (getattr(error, "strerror", None) or str(error)).lower()
+    return Refusal(Diagnostic("MDH803", f"`{path}` cannot be {what}: {reason}", file=path))
 
 
 def _refuse_if_changed(path: str, target: Path, expected_old: bytes | None) -> None:
@@ -145,41 +155,3 @@ def _changed(path: str) -> Refusal:
 def _may_write(path: Path) -> bool:
     """Asks the mode bits as well: the superuser, too, means a read-only file to stay as it is."""
     return bool(path.stat().st_mode & 0o222) and os.access(path, os.W_OK)
-
-
-def _write_synchronised(path: Path, data: bytes, like: os.stat_result) -> None:
-    with open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(data)
-        file.flush()
-        if (like.st_uid, like.st_gid) != (os.geteuid(), os.getegid()):
-            with contextlib.suppress(PermissionError):
-                os.fchown(file.fileno(), like.st_uid, like.st_gid)
-        os.fchmod(file.fileno(), stat.S_IMODE(like.st_mode))
-        os.fsync(file.fileno())
-
-
-def _synchronise_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sweep(target: Path) -> None:
-    """Remove temporary files of this target that dead processes left."""
-    pattern = re.compile(rf"\.{re.escape(target.name)}\.mdh-lift-(\d+)-[0-9a-f]+\.tmp")
-    for entry in target.parent.iterdir():
-        if (m := pattern.fullmatch(entry.name)) and not _alive(int(m[1])):
-            with contextlib.suppress(OSError):
-                entry.unlink()
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -32,6 +32,7 @@ from lowering.point import Point, own_values
 from lowering.space import Space
 from mdh_core.diagnostics import refuse
 from mdh_lift import iterations, kernels
+from mdh_lift.kernels import ALONE, Variant
 from tuning.harness import Candidate
 
 MODELS: Mapping[str, SystemModel] = {"cuda": CUDA, "opencl": OPENCL}
@@ -49,13 +50,13 @@ class GpuPlan:
     sizes: tuple[dict[str, int], ...]
     lines: str = ""
     macros: frozenset[str] = frozenset()
+    variant: Variant = ALONE
 
     @property
     def name(self) -> str:
-        """Of the host function, which other files see: with the name of the source file, as functions of
-        several files may have one name."""
+        """Of the host function, which other files see."""
         nest = self.lifted.nest
-        return _external(self.lines.rpartition(":")[0], nest.function, nest.label)
+        return external_name(self.lines.rpartition(":")[0], nest.function, nest.label) + self.variant.suffix
 
     @property
     def default(self) -> Point:
@@ -140,7 +141,7 @@ class GpuPlan:
                 reason = f"there is no instruction called `{c.instruction}`"
             if reason is not None and point != self.default:
                 raise refuse("MDH608", f"the configuration is not legal: {reason}", nest.directive_span)
-        configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())
+        configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in sorted(point.items()))
         request = KernelRequest(
             self.name,
             f"{nest.function}::{nest.label}",
@@ -152,6 +153,7 @@ class GpuPlan:
             nest.directive.assume,
             (
                 *kernels.outline(self.lifted.program, lambda p: kernels.expression(p, "->", "o")),
+                *self.variant.notes,
                 *(textwrap.wrap(configuration, 100) if described else ()),
             ),
             self.lifted.temporaries,
@@ -174,7 +176,9 @@ def gpu_plan(
     return GpuPlan(lifted, TARGETS[target], device or USUAL[target], params, sizes, lines, macros)
 
 
-def _external(path: str, function: str, label: str) -> str:
+def external_name(path: str, function: str, label: str) -> str:
+    """Of a function that other files see: with the name of the source file, as functions of several files
+    may have one name."""
     stem = Path(path).stem
     name = kernels.kernel_name(function if stem in ("", function) else f"{stem}_{function}", label)
     return name if name[0].isalpha() else f"mdh_{name}"  # `2mm.c`; and C keeps what begins with `_`
@@ -202,7 +206,7 @@ def region_part(region: DataRegion, target: str) -> RegionPart:
     """The two functions of a data region: ``jacobi_data0_mdh_begin`` and ``_end``."""
     reserved = TARGETS[target].reserved
     arrays = [RegionArray(n.name + "_" * (n.name in reserved), n.name, n.clause) for n in region.names]
-    name = _external(region.name.rsplit("::", 2)[0], region.function, region.label)
+    name = external_name(region.name.rsplit("::", 2)[0], region.function, region.label)
     return RegionPart(name, f"{region.function}::{region.label}", tuple(arrays))
 
 

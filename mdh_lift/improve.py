@@ -8,30 +8,33 @@ The verdict is about the user's own compile command plus ``-fopenmp``; without o
 
 from __future__ import annotations
 
-import math
+import contextlib
 import os
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from certify.obligations import Certificate
 from emit.gpu_file import GpuPart
+from emit.openmp_file import OpenmpPart
 from frontend_c.preprocess import CompileCommand, find_compiler
+from lifter.lift import LiftedNest
 from lowering.lower import lower
 from lowering.machine import SystemModel, this_machine
 from lowering.parameters import Configuration, why_not_legal
 from lowering.point import Point
-from lowering.space import Space
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.ir import MdhProgram
 from mdh_core.laws import check_laws
 from mdh_core.source import NO_SPAN, SourceFile, Span
-from mdh_lift import beside, certified, iterations, kernels, macros
+from mdh_lift import beside, certified, kernels, macros, recorded
 from mdh_lift import subject as subjects
+from mdh_lift.classes import SeveralPlan
 from mdh_lift.findings import Finding
 from mdh_lift.gpu_plans import MODELS, GpuPlan, gpu_plan
+from mdh_lift.outlined import OutlinedPlan, outlined
 from mdh_lift.pipeline import (
     FileReport,
     NestReport,
@@ -41,23 +44,24 @@ from mdh_lift.pipeline import (
     short_name,
     source_hash,
     splice_part,
+    style_of,
     target_of,
 )
-from mdh_lift.specials import specials_of
+from mdh_lift.run_search import Tell, only, run
 from mdh_lift.splice import SplicePart
-from mdh_lift.version import VERSION
 from tuning import lock as locks
 from tuning.accelerator import accelerator, with_limits
 from tuning.budget import Budget, parse_budget
-from tuning.fingerprint import fingerprint
 from tuning.harness import Subject
-from tuning.measure import Ratio
+from tuning.measure import Measurement, Ratio
+from tuning.records import SearchRecord
+from tuning.replay import ReplayError, replayed
+from tuning.results import TuneResult, Winner
 from tuning.runner import COMPILE_FAILED, CUT_OFF, OK, WRONG_RESULT, Limits, Outcome, Workbench
-from tuning.search import Evaluation
-from tuning.store import Context, Store, StoreError
+from tuning.space import is_among
+from tuning.store import StoreError
 from tuning.toolchain import Toolchain
-from tuning.tune import Settings, TuneResult, Winner, text_hash, tune
-from tuning.verify import EXACT_DATA, Case, Thorough, VerifySummary, cases_for, size_ladder
+from tuning.verify import VerifySummary
 
 DEFAULT_FLAGS = ("-O3", "-march=native")
 FIXED = "fixed"  # the size class of a nest without integer parameters
@@ -65,13 +69,23 @@ _CONTRACTION = (
     "under `fp(exact)` every bit counts, and compilers choose for each loop whether a*b + c is rounded once"
     " or twice; `-ffp-contract=off` in the compile command makes them agree"
 )
-Tell = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
 _CERTIFIED = ("verify", "splice", "all")  # stages with a certificate
-_LAST = (3.0, 7)  # seconds and rounds of the last measurement
-_LAST_OF_VERIFY = (0.2, 1)
-_LAST_IF_FORCED = (0.3, 3)  # nothing depends on it
 # drivers reserve addresses for all memory there is, and OpenCL compiles kernels when they are first called
 _GPU_LIMITS = Limits(compile_seconds=180.0, run_seconds=120.0, memory_bytes=1 << 46)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassResult:
+    """What became of one class of sizes: the kernel that runs there, and how much faster the nest is."""
+
+    sizes: str
+    configuration: Mapping[str, object]
+    speedup: Ratio
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "sizes": self.sizes, "configuration": dict(self.configuration), "speedup": asdict(self.speedup)
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +94,11 @@ class Improvement:
 
     sizes      that were tuned for, as text
     outcomes   number of evaluations per kind of outcome; empty where the cost model chose
-    gpu_part   what it has in the file beside the source, where the target is a GPU
-    entry      for the lock file
+    apart      what it has in the file beside the source: for a GPU, or where the style is `outline`
+    entries    for the lock file
+    classes    where there are kernels for several classes of sizes: what became of each
     certificate  of the configuration, or why there is none; None where none was asked for
+    measurement  that the speedup is from
     """
 
     name: str
@@ -94,10 +110,12 @@ class Improvement:
     verification: VerifySummary | None = None
     speedup: Ratio | None = None
     part: SplicePart | None = None
-    gpu_part: GpuPart | None = None
-    entry: locks.Entry | None = None
+    apart: tuple[GpuPart | OpenmpPart, ...] = ()
+    entries: tuple[locks.Entry, ...] = ()
     findings: tuple[Finding, ...] = ()
     certificate: Certificate | str | None = None
+    classes: tuple[ClassResult, ...] = ()
+    measurement: Measurement | None = None
 
     def summary(self) -> list[tuple[str, str]]:
         """Label and value of what there is to tell."""
@@ -112,12 +130,11 @@ class Improvement:
             rows += _verification_rows(self.verification)
         if self.certificate is not None:
             rows.append(("certificate", certified.summary(self.certificate)))
-        if self.speedup is not None:
-            r = self.speedup
+        if self.classes:
+            rows += [("speedup", f"{_ratio_text(c.speedup)} at {c.sizes}") for c in self.classes]
+        elif self.speedup is not None:
             at = " at the fixed sizes" if self.sizes == FIXED else f" at {self.sizes}"
-            rows.append(
-                ("speedup", f"{r.median:.2f} x, {r.confidence:.0%} interval {r.low:.2f} to {r.high:.2f}{at}")
-            )
+            rows.append(("speedup", _ratio_text(self.speedup) + at))
         return rows
 
     def _certificate_json(self) -> dict[str, object] | None:
@@ -134,7 +151,11 @@ class Improvement:
             "verification": None if self.verification is None else self.verification.as_json(),
             "certificate": self._certificate_json(),
             "speedup": None if self.speedup is None else asdict(self.speedup),
-        }
+        } | ({"classes": [c.as_json() for c in self.classes]} if self.classes else {})
+
+
+def _ratio_text(r: Ratio) -> str:
+    return f"{r.median:.2f} x, {r.confidence:.0%} interval {r.low:.2f} to {r.high:.2f}"
 
 
 def _verification_rows(v: VerifySummary) -> list[tuple[str, str]]:
@@ -168,55 +189,122 @@ class Work:
     report: FileReport
     nest: NestReport
     options: Options
-    plan: kernels.Plan | GpuPlan
+    plan: kernels.Plan | GpuPlan | SeveralPlan
     variables: Mapping[str, int]  # the sizes that are tuned for
     subject: Subject
     bench: Workbench
+    record: SearchRecord | None = None  # that is replayed
 
     @property
     def target(self) -> str:
-        return self.plan.target.name if isinstance(self.plan, GpuPlan) else "openmp"
+        plan = self.plan.chosen[0].plan if isinstance(self.plan, SeveralPlan) else self.plan
+        return plan.target.name if isinstance(plan, GpuPlan) else "openmp"
 
     @property
     def size_class(self) -> str:
-        return ",".join(f"{n}={v}" for n, v in sorted(self.variables.items())) or FIXED
+        return _size_class(self.variables)
 
     @property
     def hash(self) -> str:
-        text = SourceFile(self.report.source.path, self.report.bare.data)
-        known = macros.definitions(text, self.report.command)
-        return source_hash(text.data, self.plan.lifted.nest, known)
+        return _hash(self.report, self.plan.lifted)
 
     @property
     def lock_name(self) -> str:
         """The nest in the lock file: its path from the lock's directory, without machine paths."""
-        path = os.path.relpath(self.report.source.path, self.options.root)
-        return f"{path}::{short_name(self.nest.name)}"
+        return _lock_name(self.report, self.nest, self.options)
+
+
+def _size_class(variables: Mapping[str, int]) -> str:
+    return ",".join(f"{n}={v}" for n, v in sorted(variables.items())) or FIXED
+
+
+def _hash(report: FileReport, lifted: LiftedNest) -> str:
+    text = SourceFile(report.source.path, report.bare.data)
+    return source_hash(text.data, lifted.nest, macros.definitions(text, report.command))
+
+
+def _lock_name(report: FileReport, nest: NestReport, options: Options) -> str:
+    path = os.path.relpath(report.source.path, options.root)
+    return f"{path}::{short_name(nest.name)}"
 
 
 def improve(report: FileReport, nest: NestReport, options: Options, stage: str, tell: Tell) -> Improvement:
     """Search, emit, verify and measure, as far as ``stage`` says: tune, verify, bench, splice or all.
 
     ``verify``, ``bench`` and ``splice`` take the locked configuration if it was made from this source on
-    such a machine, else the cost model's choice.  Raises ``Refusal`` where nothing can be run.
+    such a machine, else that of a similar machine (MDH613), else the cost model's choice.  Raises ``Refusal``
+    where nothing can be run.  With ``options.replay`` and ``options.frozen`` nothing is compiled or run.
     """
     work = prepare(report, nest, options)
+    if options.locked and stage == "tune" and work.record is None:
+        return as_locked(work)
+    result, told = chosen(work, stage, tell)
+    return improvement(work, result, stage, told)
+
+
+def chosen(work: Work, stage: str, tell: Tell) -> tuple[TuneResult, tuple[Finding, ...]]:
+    """What a search ends with, or what lock file or database say; and what there is to tell about that."""
+    options = work.options
+    if work.record is not None:
+        return _taken(work, work.record, "MDH523"), ()
     budget = parse_budget(options.config.tune.budget) if stage in ("all", "tune") else Budget(0)
-    locked = _locked_point(work) if budget.nothing else None
-    space = work.plan.space
-    if locked is not None:
-        space = _only(space, locked)
-    elif budget.nothing:
-        space = _only(space, work.plan.default)
-    result = tuned(work, space, budget, stage, tell)
-    if result.problem is not None and result.problem.kind == COMPILE_FAILED:
-        # macros of the nest may be undefined behind its function: use their expansion
-        text = SourceFile(report.source.path, report.bare.data)
-        expanded = subjects.preprocessed_nest(work.plan.lifted.nest, text, report.command)
-        subject = subjects.subject_of(work.plan.lifted, text.data, text.path, expanded)
-        again = tuned(replace(work, subject=subject), space, budget, stage, tell)
-        result = again if again.problem is None else result
-    return _improvement(work, result, stage)
+    try:
+        if options.locked:
+            return _locked(work, stage, tell), ()
+        found = recorded.locked_point(work) if budget.nothing else None
+        if found is not None:
+            return run(work, only(work.plan.space, found), Budget(0), stage, tell, recorded.LOCKED), ()
+        return _searched(work, budget, stage, tell)
+    except StoreError as error:
+        raise recorded.told(error) from None
+
+
+def _taken(work: Work, record: SearchRecord, code: str) -> TuneResult:
+    """The result of a record; a refusal with this code where the generator makes other code now."""
+    try:
+        return replayed(record, work.plan.candidate)
+    except ReplayError as error:
+        raise refuse(code, f"record {record.id} of `{work.lock_name}` does not fit: {error}",
+                     help="tune again with this version") from None  # fmt: skip
+
+
+def as_locked(work: Work) -> Improvement:
+    """The locked choice, and nothing else.  Raises MDH520 where a search could change the lock file."""
+    point = recorded.expect_locked(work)
+    return Improvement(
+        work.nest.name, work.plan.expression(point), work.target, work.size_class, dict(point)
+    )
+
+
+def _locked(work: Work, stage: str, tell: Tell) -> TuneResult:
+    """The locked choice, without a change of the lock file; run nothing where that is asked for."""
+    point = recorded.expect_locked(work)
+    if work.options.frozen:
+        return _taken(work, recorded.proof(work), "MDH522")
+    return run(work, only(work.plan.space, point), Budget(0), stage, tell, recorded.LOCKED)
+
+
+def _searched(
+    work: Work, budget: Budget, stage: str, tell: Tell
+) -> tuple[TuneResult, tuple[Finding, ...]]:
+    """A search, or without a budget one choice; with a similar machine's where there is none of this one."""
+    options, plan = work.options, work.plan
+    near = recorded.nearest(work) if options.resume and not recorded.is_tuned(work) else None
+    if near is not None and near.point.keys() == set(plan.space.names):
+        if budget.nothing or options.nearest:
+            result = run(work, only(plan.space, near.point), Budget(0), stage, tell, recorded.NEAREST)
+            if result.winner is not None:
+                told = f"the configuration is that of {near.fingerprint} ({near.words})"
+                note = "nothing was tuned on this machine; the code was compared and measured here"
+                advice = f"`mdh-lift tune {work.report.source.path}` searches"
+                found = _about(work, "MDH613", told, (note,), advice)
+                return result, (found,)
+        elif is_among(plan.space, near.point):
+            told = f"the search starts from the choice of {near.fingerprint} ({near.words})"
+            result = run(work, plan.space, budget, stage, tell, start=(near.point,))
+            return result, (_about(work, "MDH614", told),)
+    space = only(plan.space, plan.default) if budget.nothing else plan.space
+    return run(work, space, budget, stage, tell), ()
 
 
 def prepare(
@@ -234,6 +322,11 @@ def prepare(
                      _directive_span(nest),
                      help="state sizes that belong together with a `sizes(...)` clause")  # fmt: skip
     params = kernels.parameter_values(nest.lifted, variables)
+    if options.replay:
+        return _as_recorded(report, nest, options, target, variables, params)
+    if options.frozen and target != "openmp":
+        why = f"which device there is for {target} is found out by running code"
+        raise recorded.unproved(_lock_name(report, nest, options), why)
     toolchain = toolchain_of(report.command)
     lines, known = lines_of(report, nest), macros_of(report)
     machine = this_machine()
@@ -241,6 +334,8 @@ def prepare(
     plan: kernels.Plan | GpuPlan
     if target == "openmp":
         plan = kernels.planned(nest.lifted, params, lines, known)
+        if style_of(nest, options.style, options.config.splice.style) == "outline":
+            plan = outlined(plan, report.source.path)
         formed, default = plan.formed(plan.default)
         _test_legality(nest, formed.programs, formed.configurations(default), machine.model)
     else:
@@ -253,9 +348,39 @@ def prepare(
         _test_legality(nest, nest.lifted.programs, chosen, MODELS[target])
         plan.part(plan.default)  # what cannot be emitted at all is told here, with its place
     jobs = options.config.tune.jobs or machine.cores
-    bench = Workbench(toolchain, limits, threads=machine.cores, jobs=jobs)
+    bench = Workbench(toolchain, limits, threads=machine.cores, jobs=jobs, turns=options.turns)
     subject = subjects.subject_of(nest.lifted, report.bare.data, report.source.path)
     return Work(report, nest, options, plan, variables, subject, bench)
+
+
+def _as_recorded(
+    report: FileReport,
+    nest: NestReport,
+    options: Options,
+    target: str,
+    variables: Mapping[str, int],
+    params: Mapping[str, int],
+) -> Work:
+    """A nest as it was for the search that is replayed: with its machine, without a compiler."""
+    assert nest.lifted is not None
+    here = ""
+    if target == "openmp":  # which device there is for another is found out by running code
+        with contextlib.suppress(Refusal):
+            here = recorded.here(toolchain_of(report.command))
+    name, size_class = _lock_name(report, nest, options), _size_class(variables)
+    wanted = recorded.Wanted(name, _hash(report, nest.lifted), size_class, target, here)
+    record = recorded.to_replay(options, wanted)
+    lines, known = lines_of(report, nest), macros_of(report)
+    plan: kernels.Plan | GpuPlan
+    if target == "openmp":
+        plan = recorded.on_machine_of(record, kernels.planned(nest.lifted, params, lines, known))
+        if style_of(nest, options.style, options.config.splice.style) == "outline":
+            plan = outlined(plan, report.source.path)
+    else:
+        device = recorded.device_of(record)
+        plan = gpu_plan(nest.lifted, target, params, lines, known, device)
+    subject = subjects.subject_of(nest.lifted, report.bare.data, report.source.path)
+    return Work(report, nest, options, plan, variables, subject, Workbench(), record)
 
 
 def _test_legality(
@@ -308,146 +433,16 @@ def toolchain_of(command: CompileCommand) -> Toolchain:
     return Toolchain((compiler,), flags)
 
 
-def _only(space: Space, point: Point) -> Space:
-    """The space that has just this point."""
-    return Space(tuple((name, (point.get(name, values[0]),)) for name, values in space.parameters))
-
-
-def _locked_point(work: Work) -> Point | None:
-    try:
-        lock = locks.read(work.options.lock_path)
-    except locks.LockError:
-        return None
-    machine = fingerprint(work.bench.toolchain, work.bench.threads)
-    block = locks.find(lock, work.lock_name, machine, work.size_class)
-    if block is None or block.get("source_hash") != work.hash:
-        return None
-    point = block.get("configuration", {}).get("point")
-    return dict(point) if isinstance(point, dict) else None
-
-
-def tuned(work: Work, space: Space, budget: Budget, stage: str, tell: Tell) -> TuneResult:
-    plan, options = work.plan, work.options
-    tune_options = options.config.tune
-    last = _LAST_OF_VERIFY if stage == "verify" else _LAST_IF_FORCED if options.force else _LAST
-    settings = Settings(
-        budget=budget,
-        strategy=tune_options.strategy if tune_options.strategy != "auto" else Settings().strategy,
-        seed=tune_options.seed,
-        style=subjects.data_style(plan.lifted),
-        bitwise=plan.lifted.nest.directive.fp == "exact",
-        resume=options.resume,
-        replay=options.replay,
-        resident=isinstance(plan, GpuPlan) and _in_data_region(work),
-        final_seconds=last[0],
-        final_rounds=last[1],
-    )
-    sizes = work.variables
-    ladder = _ladder(plan, sizes)
-    final = cases_for(
-        work.subject, ladder, style=settings.style, seed=settings.seed or 1, bitwise=settings.bitwise
-    )
-    thorough = Thorough(
-        ladder,
-        specials_of(plan.lifted, work.bench.toolchain.flags),
-        subjects.large_sizes(plan.lifted, sizes),
-        settings.style,
-        settings.bitwise,
-        settings.seed or 1,
-    )
-    quick = _quick(ladder, settings, work.bench.threads)
-    done = 0
-
-    def told(evaluation: Evaluation) -> None:
-        nonlocal done
-        done += 1
-        tell("tuning", done, budget.evaluations or 0)
-
-    store = _store(options) if stage in ("all", "tune") and not budget.nothing else None
-    context = Context(
-        short_name(work.nest.name),
-        work.hash,
-        fingerprint(work.bench.toolchain, work.bench.threads),
-        work.size_class,
-        " ".join(work.bench.toolchain.flags),
-        work.bench.toolchain.version,
-        settings.seed,
-        VERSION,
-    )
-    try:
-        return tune(
-            work.bench,
-            work.subject,
-            plan.candidate,
-            space,
-            sizes,
-            final,
-            estimate=plan.estimate if isinstance(plan, kernels.Plan) else None,
-            start=plan.starts if not budget.nothing else (),
-            quick_cases=quick,
-            thorough=thorough,
-            settings=settings,
-            store=store,
-            context=context if store is not None else None,
-            tell=told,
-        )
-    finally:
-        if store is not None:
-            store.close()
-
-
-def _in_data_region(work: Work) -> bool:
-    """Whether the nest stands in a statement while which its arrays stay on the device."""
-    at = work.plan.lifted.nest.span.start
-    return any(region.span.start <= at < region.span.end for region in work.report.data)
-
-
-def _ladder(plan: kernels.Plan | GpuPlan, variables: Mapping[str, int]) -> list[dict[str, int]]:
-    """Sizes to compare on: 0, 1, primes, around tiles; leading dimensions as large as they must be."""
-    lifted = plan.lifted
-    tried = size_ladder(
-        subjects.size_ranges(lifted), _tiles(plan), limit=math.inf, cost=lambda sizes: 0, at_most=60
-    )
-    found: dict[tuple[int, ...], dict[str, int]] = {}
-    for sizes in tried:
-        fits = subjects.repaired(lifted, sizes)
-        if fits is not None and subjects.work(lifted, fits) <= subjects.MOST_WORK:
-            found.setdefault(tuple(fits.values()), fits)
-    return list(found.values())[:24] or [dict(variables)]  # nothing small: fixed or bound-together sizes
-
-
-def _store(options: Options) -> Store:
-    path = options.database_path
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return Store(path)
-    except (OSError, StoreError) as error:
-        raise refuse("MDH803", f"the tuning database `{path.name}` cannot be used: {error}") from None
-
-
-def _tiles(plan: kernels.Plan | GpuPlan) -> list[int]:
-    """Extents around which the ladder of sizes goes: vectors, register tiles, small blocks, host loops'."""
-    found = {int(v) for v in plan.default.values() if isinstance(v, int) and 1 < v <= 96}
-    loops = iterations.host_loops(plan.lifted.program, plan.params)
-    return sorted({*sorted(found)[-4:], *(x.size.step for x, _ in loops if x.size.step > 1)})
-
-
-def _quick(ladder: list[dict[str, int]], settings: Settings, threads: int) -> list[Case]:
-    """A first comparison on one odd size, before a candidate's time counts."""
-    odd = [s for s in ladder if all(v > 3 for v in s.values())] or ladder
-    chosen = odd[:1] + odd[-1:] if len(odd) > 1 else odd
-    data = EXACT_DATA[settings.style]
-    return [Case(s, data, threads, settings.seed or 1, settings.bitwise) for s in chosen]
-
-
 # --------------------------------------------------------------------------- results
 
 
-def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
+def improvement(
+    work: Work, result: TuneResult, stage: str, told: Sequence[Finding] = ()
+) -> Improvement:
     plan, options = work.plan, work.options
     if result.problem is not None:
         raise Refusal(_problem(result.problem))
-    findings = [Finding(d, work.report.source) for d in result.diagnostics]
+    findings = [*told, *(Finding(d, work.report.source) for d in result.diagnostics)]
     wrong = [e.outcome for e in result.wrong]
     if wrong:
         notes = (_CONTRACTION,) if plan.lifted.nest.directive.fp == "exact" else ()
@@ -472,40 +467,64 @@ def _improvement(work: Work, result: TuneResult, stage: str) -> Improvement:
         return replace(base, findings=tuple(findings))
     proof = _certificate(work, winner) if stage in _CERTIFIED else None
     refuted = _refuted(work, proof)
-    verdict = _verdict(work, winner, stage)
+    verdict = verdict_on(work, winner, stage)
     spliceable = (not verdict or options.force) and not refuted and work.nest.replaceable
     findings += refuted
     if not options.force:  # with --force the summary's figures say it
         findings += verdict
-    part, gpu_part = None, None
+    part: SplicePart | None = None
+    apart: tuple[GpuPart | OpenmpPart, ...] = ()
     if spliceable and stage in ("all", "splice"):
-        after = kernels.after_text(plan.lifted)
-        if isinstance(plan, GpuPlan):
-            gpu_part = plan.part(winner.point)
-            text, call = beside.include(beside.file_name(work.report.source.path, work.target)), gpu_part.call
-        else:
-            kernel = plan.kernel(winner.point)
-            text, call = kernel.text, kernel.call
-        part = splice_part(work.report, plan.lifted.nest, text, call, after)
+        text, call, apart = _spliced(work, winner.point)
+        part = splice_part(work.report, plan.lifted.nest, text, call, kernels.after_text(plan.lifted))
     return replace(
         base,
         configuration=dict(winner.point),
         verification=winner.verification,
         speedup=winner.ratio if stage != "verify" else None,
         part=part,
-        gpu_part=gpu_part,
-        entry=_lock_entry(work, winner),
+        apart=apart,
+        entries=() if result.record is None else (recorded.entry(work, result.record),),
         findings=tuple(findings),
         certificate=proof,
+        measurement=winner.measurement if stage != "verify" else None,
     )
 
 
+def _spliced(work: Work, point: Point) -> tuple[str, str, tuple[GpuPart | OpenmpPart, ...]]:
+    """Text of the kernel's region, the call, and what stands in the file beside the source."""
+    plan = work.plan
+    match plan:
+        case SeveralPlan():
+            apart = plan.parts()
+            call = plan.dispatch([p.call for p in apart]) if apart else plan.kernel(point).call
+        case GpuPlan() | OutlinedPlan():
+            apart = (plan.part(point),)
+            call = apart[0].call
+        case _:
+            apart, call = (), plan.kernel(point).call
+    if apart:
+        return beside.include(beside.file_name(work.report.source.path, work.target)), call, apart
+    assert not isinstance(plan, GpuPlan)
+    return plan.kernel(point).text, call, ()
+
+
 def _certificate(work: Work, winner: Winner) -> Certificate | str:
-    if isinstance(work.plan, GpuPlan):
+    if isinstance(work.plan, SeveralPlan):
+        found = [_certificate_of(work, c.plan, c.point) for c in work.plan.chosen]
+        own = [c for c in found if isinstance(c, Certificate)]
+        if len(own) < len(found):
+            return next(c for c in found if isinstance(c, str))
+        return Certificate(tuple(o for c in own for o in c.obligations))
+    return _certificate_of(work, work.plan, winner.point)
+
+
+def _certificate_of(work: Work, chosen: kernels.Plan | GpuPlan, at: Point) -> Certificate | str:
+    if isinstance(chosen, GpuPlan):
         return "it covers stages for the processor"
-    plan, point = work.plan.formed(winner.point)
-    chosen = zip(plan.programs, plan.configurations(point), strict=True)
-    lowered = [lower(program, configuration, plan.machine) for program, configuration in chosen]
+    plan, point = chosen.formed(at)
+    parts = zip(plan.programs, plan.configurations(point), strict=True)
+    lowered = [lower(program, configuration, plan.machine) for program, configuration in parts]
     tiled = plan.kernel(point).tiled
     return certified.certified(plan.lifted.nest, plan.lifted.program, lowered, tiled)
 
@@ -525,7 +544,7 @@ def _problem(outcome: Outcome) -> Diagnostic:
     return Diagnostic("MDH804", f"the nest cannot be run by itself: {outcome.reason}")
 
 
-def _verdict(work: Work, winner: Winner, stage: str) -> list[Finding]:
+def verdict_on(work: Work, winner: Winner, stage: str) -> list[Finding]:
     """Why a verified candidate is not worth splicing."""
     if stage == "verify":
         return []
@@ -543,35 +562,12 @@ def _verdict(work: Work, winner: Winner, stage: str) -> list[Finding]:
     return [_about(work, "MDH603", headline)]
 
 
-def _about(work: Work, code: str, headline: str, notes: tuple[str, ...] = ()) -> Finding:
+def _about(
+    work: Work, code: str, headline: str, notes: tuple[str, ...] = (), advice: str = ""
+) -> Finding:
     line = work.nest.line
     span = work.report.source.line_span(line)
     return Finding(
-        Diagnostic(code, headline, work.report.source.path, span, notes=notes), work.report.source
+        Diagnostic(code, headline, work.report.source.path, span, notes=notes, help=advice),
+        work.report.source,
     )
-
-
-def _lock_entry(work: Work, winner: Winner) -> locks.Entry:
-    tune_options = work.options.config.tune
-    return locks.Entry(
-        work.lock_name,
-        fingerprint(work.bench.toolchain, work.bench.threads),
-        work.size_class,
-        work.hash,
-        {"point": dict(winner.point)},
-        text_hash(work.plan.candidate(winner.point, described=True)),
-        winner.ratio,
-        {name: v for name, v in winner.verification.as_json().items() if name != "notes"},
-        tune_options.seed,
-        tune_options.strategy,
-        tune_options.budget,
-        _versions(work.bench.toolchain),
-    )
-
-
-def _versions(toolchain: Toolchain) -> dict[str, str]:
-    found = {"mdh-lift": VERSION, "compiler": toolchain.version}
-    gpu = toolchain.accelerator
-    if gpu is not None:
-        found |= {f"compiler for {gpu.target}": gpu.version, "device": gpu.device}
-    return found

@@ -55,12 +55,24 @@ _SHORT = 2.5e-5  # seconds of a program below which a region for each run costs 
 
 
 @dataclass(frozen=True, slots=True)
+class Variant:
+    """One kernel of several: what its name ends in, and a line of its header that says when it runs."""
+
+    suffix: str = ""
+    notes: tuple[str, ...] = ()
+
+
+ALONE = Variant()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A lifted nest, values of its integer parameters, and the extents that follow (one dict per program).
 
     ``fusions``: neighbours of which a point says whether they are one program (``fuse_<k>``).  These programs
     are numbered behind those of the nest.  ``formed`` gives the plan in which the choice is made.
     ``macros``: names that mean something else in the file, for the kernel to avoid.
+    ``variant``: of several kernels of the nest, for different sizes.
     """
 
     lifted: LiftedNest
@@ -70,6 +82,17 @@ class Plan:
     lines: str = ""  # "gemm.c:12-18"
     macros: frozenset[str] = frozenset()
     fusions: tuple[Fusion, ...] = ()
+    variant: Variant = ALONE
+
+    @property
+    def name(self) -> str:
+        """Of the kernel's function."""
+        return kernel_name(self.lifted.nest.function, self.lifted.nest.label) + self.variant.suffix
+
+    @property
+    def apart(self) -> bool:
+        """Whether kernels have a file of their own."""
+        return False
 
     @property
     def programs(self) -> tuple[MdhProgram, ...]:
@@ -306,10 +329,10 @@ class Plan:
             plan, point = self.formed(point)
             return plan.kernel(point, described)
         nest = self.lifted.nest
-        configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in point.items())
+        configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in sorted(point.items()))
         return emit_openmp(
             KernelRequest(
-                kernel_name(nest.function, nest.label),
+                self.name,
                 f"{nest.function}::{nest.label}",
                 self.lifted.program,
                 self.configurations(point),
@@ -319,6 +342,7 @@ class Plan:
                 nest.directive.assume,
                 (
                     *outline(self.lifted.program, lambda p: expression(p, "->", "o")),
+                    *self.variant.notes,
                     *(textwrap.wrap(configuration, 100) if described else ()),
                 ),
                 self.lifted.temporaries,
@@ -326,6 +350,7 @@ class Plan:
                 self.macros,
                 self.host_tiles(point),
                 self.regions(point),
+                self.apart,
             )
         )
 

@@ -26,9 +26,9 @@ from frontend_c.read import ReadResult, Refused, apart, read
 from lifter.claims import checked
 from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import LoopNest
-from mdh_core.diagnostics import Diagnostic, Refusal, refuse
+from mdh_core.diagnostics import Diagnostic, Fix, Refusal, refuse
 from mdh_core.source import NO_SPAN, SourceFile, Span
-from mdh_lift import beside, compile_command, macros
+from mdh_lift import beside, compile_command, journal, macros
 from mdh_lift.config import Config
 from mdh_lift.files import Change, is_python, read_source
 from mdh_lift.findings import Finding
@@ -49,8 +49,10 @@ from mdh_lift.within import Broken, TooLong, each_within
 from tuning import lock as locks
 
 if TYPE_CHECKING:
-    from emit.gpu_file import GpuPart
+    from emit.gpu_file import GpuFile, GpuPart
+    from emit.openmp_file import OpenmpFile, OpenmpPart
     from frontend_py.read import Refused as RefusedFunction
+    from tuning.turns import Turns
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
 
@@ -66,6 +68,12 @@ class Options:
     force: bool = False  # overwrite edited regions, splice without a speedup
     resume: bool = True  # use what the database knows
     replay: bool = False  # take all results from the database
+    style: str = ""  # inline, outline; empty: as it is, else what the configuration says
+    fingerprint: str = ""  # of the machine whose results are replayed; empty: this one, or the only one
+    nearest: bool = False  # take the choice of a similar machine instead of a search
+    locked: bool = False  # the lock file must not change
+    frozen: bool = False  # and nothing may be compiled or run
+    turns: Turns | None = field(default=None, compare=False)  # with other processes
 
     @property
     def target(self) -> str:
@@ -92,6 +100,10 @@ class NestReport:
     regions: tuple[Region, ...]
     findings: tuple[Finding, ...]
     line_of: Callable[[Span], int] = field(default=lambda span: 0, compare=False, repr=False)  # in the file
+
+    def __post_init__(self) -> None:
+        named = tuple(f if f.nest == self.name else replace(f, nest=self.name) for f in self.findings)
+        object.__setattr__(self, "findings", named)
 
     @property
     def replaceable(self) -> bool:
@@ -143,12 +155,12 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
     options = options or Options()
     if is_python(source.path):
         return _check_python(source, options)
-    bare = _without_regions(source)
+    bare = without_regions(source)
     command = command_for(source.path, options)
     text = SourceFile(source.path, bare.data)
     result = read(text, command, options.config.lift.accept)  # SourceFile -> LoopNests, each with exact spans
     found = regions(source.data)
-    place = _Place(source, bare)
+    place = Place(source, bare)
     known = functools.cache(lambda: macros.definitions(text, command))  # for what is spliced only
     lifted, refused = _whole_or_parts(result, options.config.lift.seconds)  # LoopNest -> LiftedNest
     nests = [_report(place, known, checked(nest), found) for nest in lifted]
@@ -157,6 +169,8 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
     kept = [(region, problems_of(region, lifted)) for region in result.regions]
     told = [d for _, problems in kept for d in problems]
     findings = [place.finding(d) for d in (*result.diagnostics, *told)]
+    half_done = journal.interrupted(source.path)
+    findings += [Finding(half_done)] if half_done is not None else []
     data = tuple(region for region, problems in kept if not problems)
     if not any(f.diagnostic.severity == "error" for f in findings):
         names = {region_name(short_name(n.name)) for n in nests}
@@ -179,8 +193,8 @@ def _check_python(source: SourceFile, options: Options) -> FileReport:
 
     result = read_python(source)
     bare = Original(source.data, ())
-    place = _Place(source, bare)
-    lifted = _lifted_within(result.nests, options.config.lift.seconds, of_python(result.factories))
+    place = Place(source, bare)
+    lifted = lifted_within(result.nests, options.config.lift.seconds, of_python(result.factories))
     nests = [_python_report(place, nest) for nest in lifted]
     nests += [_refused(place, refused, ()) for refused in result.refused]
     nests.sort(key=lambda n: n.line)
@@ -204,14 +218,14 @@ def of_python(factories: Collection[str]) -> Callable[[LoopNest], LiftedNest]:
     return lift_python
 
 
-def _python_report(place: _Place, lifted: LiftedNest) -> NestReport:
+def _python_report(place: Place, lifted: LiftedNest) -> NestReport:
     nest = lifted.nest
     line = place.line_of(nest.directive_span or nest.span)
     findings = tuple(place.finding(d) for d in lifted.diagnostics)
     return NestReport(nest.name, line, lifted.status, lifted, (), findings, place.line_of)
 
 
-def _lifted_within(
+def lifted_within(
     nests: Sequence[LoopNest], seconds: float, work: Callable[[LoopNest], LiftedNest] | None = None
 ) -> Iterator[LiftedNest]:
     """Every nest lifted; one that takes too long is refused."""
@@ -229,13 +243,13 @@ def _whole_or_parts(result: ReadResult, seconds: float) -> tuple[list[LiftedNest
     """Every nest lifted; instead of a list of statements that does not lift whole, those parts that do."""
     lifted: list[LiftedNest] = []
     refused = list(result.refused)
-    for one in _lifted_within(result.nests, seconds):
+    for one in lifted_within(result.nests, seconds):
         parts = result.parts.get(one.nest.name, ())
         if one.status != "refused" or not parts:
             lifted.append(one)
             continue
         told = [apart(part, one.diagnostics) for part in parts]
-        inner = list(_lifted_within([part for part in told if isinstance(part, LoopNest)], seconds))
+        inner = list(lifted_within([part for part in told if isinstance(part, LoopNest)], seconds))
         if any(part.status != "refused" for part in inner):
             lifted += inner
             refused += [part for part in told if isinstance(part, Refused)]
@@ -250,7 +264,8 @@ def _refused_nest(nest: LoopNest, message: str) -> LiftedNest:
     return LiftedNest(nest, "refused", (), (d,))
 
 
-def _without_regions(source: SourceFile) -> Original:
+def without_regions(source: SourceFile) -> Original:
+    """The text as it was before anything was spliced.  Raises ``Refusal`` MDH509."""
     try:
         return original(source.data)
     except Refusal as refusal:
@@ -268,7 +283,7 @@ def command_for(path: str, options: Options) -> CompileCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """Turns diagnostics that count in the original into findings that count in the file."""
 
     source: SourceFile
@@ -294,8 +309,18 @@ class _Place:
             return Finding(d)  # about a header
         related = tuple(replace(r, span=self.span(r.span)) for r in d.related)
         line = self.line(d.line) if d.line else 0
-        moved = replace(d, file=self.source.path, span=self.span(d.span), related=related, line=line)
+        fix = d.fix and self.fix(d)
+        moved = replace(d, file=self.source.path, span=self.span(d.span), related=related, line=line, fix=fix)
         return Finding(moved, self.source)
+
+    def fix(self, d: Diagnostic) -> Fix | None:
+        """Its place in the file; of decorators, which were rewritten, only names that stand there as told."""
+        assert d.fix is not None
+        span = self.span(d.fix.span)
+        word = self.source.text(span)
+        if is_python(self.source.path) and not (word.isidentifier() and f"`{word}`" in d.message):
+            return None
+        return replace(d.fix, span=span)
 
 
 def short_name(name: str) -> str:
@@ -304,7 +329,7 @@ def short_name(name: str) -> str:
 
 
 def _report(
-    place: _Place,
+    place: Place,
     known: Callable[[], macros.Definitions],
     lifted: LiftedNest,
     found: Sequence[Region],
@@ -321,7 +346,7 @@ def _report(
     )
 
 
-def _refused(place: _Place, refused: Refused | RefusedFunction, found: Sequence[Region]) -> NestReport:
+def _refused(place: Place, refused: Refused | RefusedFunction, found: Sequence[Region]) -> NestReport:
     """A nest that could not be read."""
     own = tuple(r for r in found if r.name == region_name(short_name(refused.name)))
     line = place.line_of(refused.span)
@@ -387,7 +412,7 @@ def _orphans(source: SourceFile, found: Sequence[Region], known: set[str]) -> li
 def _stale(source: SourceFile, region: Region, reason: str) -> Finding:
     headline = f"splice of `{region.name}` is stale: {reason}"
     own = [r for r in regions(source.data) if r.name == region.name]
-    target = "".join(f"--target {kind} " for kind in sorted(set(beside.included(own).values())))
+    target = "".join(beside.again(kind) for kind in sorted(set(beside.included(own).values())))
     again, drop = f"mdh-lift -w {target}{source.path}", f"mdh-lift revert -w {source.path}::{region.name}"
     advice = f"`{again}` makes it again, `{drop}` drops it"
     return _about(source, region, "MDH501", headline, advice)
@@ -407,7 +432,7 @@ def revert_file(path: str, names: Sequence[str] | None = None) -> Change:
     """
     source = read_source(path)
     found = [r for r in regions(source.data) if names is None or r.name in {region_name(n) for n in names}]
-    _without_regions(source)
+    without_regions(source)
     if not found:
         nothing = Diagnostic("MDH508", "nothing is spliced here", source.path)
         return Change(path, source.data, source.data, (Finding(nothing, source),))
@@ -424,15 +449,17 @@ def splice_file(
     report: FileReport,
     parts: Sequence[SplicePart],
     force: bool = False,
-    gpu_parts: Mapping[str, Sequence[tuple[LiftedNest, GpuPart]]] | None = None,
+    apart: Mapping[str, Sequence[tuple[LiftedNest, GpuPart | OpenmpPart]]] | None = None,
 ) -> Change:
     """The file with the parts in place.  Raises ``Refusal`` (MDH502, MDH509, MDH005, MDH417, MDH803).
 
-    ``gpu_parts``: by target, what stands in the file beside it; all nests of that file.  A data region is
+    ``apart``: by target, what stands in the file beside it; all nests of that file.  A data region is
     spliced with them where nothing else in it uses its arrays.
     """
     regions_of = {
-        target: _regions_around(report, [n for n, _ in some]) for target, some in (gpu_parts or {}).items()
+        target: _regions_around(report, [n for n, _ in some])
+        for target, some in (apart or {}).items()
+        if target != "openmp"
     }
     conditions = {part.name: part.condition for part in parts}
     data_parts = [
@@ -446,16 +473,29 @@ def splice_file(
         raise Refusal(replace(refusal.diagnostic, file=report.source.path)) from None
     change = _change_of(report.source.path, report.source.data, new)
     made: list[Change] = []
-    for target, several in (gpu_parts or {}).items():
-        from emit.gpu_file import gpu_file
-        from emit.targets import TARGETS
-        from mdh_lift.gpu_plans import region_part
-
-        name = beside.file_name(report.source.path, target)
-        regions = [region_part(region, target) for region, _ in regions_of[target]]
-        file = gpu_file(name, [part for _, part in several], TARGETS[target], regions)
-        made += beside.files(report.source.path, file, TARGETS[target], force)
+    for target, several in (apart or {}).items():
+        file = _file_beside(report, target, [part for _, part in several], regions_of.get(target, []))
+        made += beside.files(report.source.path, file, target, force)
     return replace(change, beside=tuple(made))
+
+
+def _file_beside(
+    report: FileReport,
+    target: str,
+    parts: Sequence[GpuPart | OpenmpPart],
+    around: Sequence[tuple[DataRegion, list[LiftedNest]]],
+) -> GpuFile | OpenmpFile:
+    from emit.gpu_file import GpuPart, gpu_file
+    from emit.openmp_file import OpenmpPart
+    from emit.targets import TARGETS
+    from mdh_lift.gpu_plans import region_part
+    from mdh_lift.outlined import outlined_file
+
+    name = beside.file_name(report.source.path, target)
+    if target == "openmp":
+        return outlined_file(name, report.source.path, [p for p in parts if isinstance(p, OpenmpPart)])
+    regions = [region_part(region, target) for region, _ in around]
+    return gpu_file(name, [p for p in parts if isinstance(p, GpuPart)], TARGETS[target], regions)
 
 
 def _regions_around(
@@ -511,11 +551,18 @@ def splice_part(
 
 
 def write_lock(path: Path, entries: Sequence[locks.Entry]) -> bool:
-    """Put what was chosen into the lock file; False where it already says so.  Raises ``Refusal`` MDH803."""
+    """Put what was chosen into the lock file; False where it already says so.
+
+    Raises ``Refusal`` MDH511, MDH803.
+    """
     try:
         return locks.update(path, entries)
-    except (locks.LockError, OSError) as error:
-        raise refuse("MDH803", f"`{path}` cannot be written: {error}", file=str(path)) from None
+    except locks.LockError as error:
+        raise refuse("MDH511", f"the lock file cannot be read: {error}", file=str(path),
+                     help=error.help) from None  # fmt: skip
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise refuse("MDH803", f"`{path}` cannot be written: {reason}", file=str(path)) from None
 
 
 def call_offset(data: bytes, nest: LoopNest) -> int:
@@ -550,6 +597,13 @@ def target_of(nest: NestReport, asked: str = "") -> str:
         return asked
     spliced = [t for t in beside.included(nest.regions).values() if not own or t in own]
     return spliced[0] if spliced else own[0] if own else "openmp"
+
+
+def style_of(nest: NestReport, asked: str = "", otherwise: str = "inline") -> str:
+    """Where kernels for the processor stand: as asked, or as they do, or as the configuration says."""
+    if asked or not nest.regions:
+        return asked or otherwise
+    return "outline" if "openmp" in beside.included(nest.regions).values() else "inline"
 
 
 def macros_of(report: FileReport) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import platform
 import sys
 import time
@@ -19,16 +20,18 @@ import msgspec
 
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_core.source import SourceFile
+from mdh_lift import baseline, report_data, report_text
 from mdh_lift import config as configuration
-from mdh_lift import report_data, report_text
 from mdh_lift.compile_command import DatabaseError, from_words
 from mdh_lift.config import Config, ConfigurationError
-from mdh_lift.files import Change, read_source, source_files
-from mdh_lift.findings import Finding, exit_status, in_order
+from mdh_lift.files import Change, read_source, source_files, write_output
+from mdh_lift.findings import Finding, counts, exit_status, in_order
 from mdh_lift.pipeline import FileReport, NestReport, Options
+from mdh_lift.report_cases import Case
+from mdh_lift.selection import Rules, Selection
 from mdh_lift.version import VERSION
 
-FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit")
+FORMATS = ("text", "concise", "json", "jsonl", "sarif", "github", "gitlab", "junit", "md")
 T = TypeVar("T")
 
 
@@ -59,18 +62,31 @@ class Session:
     seed: int | None = None
     min_speedup: float | None = None
     accept: list[str] | None = None
+    style: str = ""
     build_dir: str = ""
     config_file: str | None = None
     isolated: bool = False
+    locked: bool = False
+    frozen: bool = False
     compile_words: list[str] | None = None
+    fail_on: str | None = None
+    exit_zero: bool = False
+    baseline: str | None = None  # a file; of `check --write-baseline`, which one to write
 
     findings: list[Finding] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     reports: list[FileReport] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
+    noted: Counter[str] = field(default_factory=Counter)  # for the footer
     started: float = field(default_factory=time.monotonic)
+    select: list[str] | None = None
+    ignore: list[str] = field(default_factory=list)
+    cases: list[Case] = field(default_factory=list)
+    summary: list[dict[str, str]] = field(default_factory=list)  # rows of a table, one per nest
+    ending: str = ""  # instead of the usual last line
     _out: list[str | bytes] = field(default_factory=list)
+    _configs: dict[Path | None, Config] = field(default_factory=dict)
+    _selection: Selection | None = None
 
     # ------------------------------------------------------------------ input
 
@@ -87,6 +103,8 @@ class Session:
         force: bool = False,
         resume: bool = True,
         replay: bool = False,
+        fingerprint: str | None = None,
+        nearest: bool = False,
         target: str | None = None,
     ) -> Options:
         """Options for one file: its configuration with the command line over it."""
@@ -112,6 +130,11 @@ class Session:
             force,
             resume,
             replay,
+            self.style,
+            fingerprint or "",
+            nearest,
+            self.locked or self.frozen,
+            self.frozen,
         )
 
     def config_file_of(self, path: str) -> Path | None:
@@ -120,8 +143,78 @@ class Session:
         return Path(self.config_file) if self.config_file else configuration.find(path)
 
     def config(self, path: str) -> Config:
-        """The configuration of a file."""
-        return configuration.load(self.config_file_of(path))
+        """The configuration of a file; a usage error where it cannot be used."""
+        try:
+            file = self.config_file_of(path)
+            if file not in self._configs:
+                self._configs[file] = configuration.load(file)
+        except ConfigurationError as error:
+            raise click.UsageError(str(error)) from None
+        return self._configs[file]
+
+    # ------------------------------------------------------------------ which findings are told
+
+    @property
+    def selection(self) -> Selection:
+        """Made when it is first asked for; a usage error where the baseline cannot be read."""
+        if self._selection is None:
+            path = self.baseline_path()
+            try:
+                allowed = baseline.read(path) if path is not None else None
+            except baseline.BaselineError as error:
+                raise click.UsageError(str(error)) from None
+            self._selection = Selection(allowed, path.parent) if path and allowed else Selection()
+        return self._selection
+
+    def baseline_path(self) -> Path | None:
+        """The baseline that holds: of the command line, or of the configuration of the working directory."""
+        if self.baseline is not None:
+            return Path(self.baseline)
+        name = self.config(".").baseline
+        return configuration.root(".", self.config_file_of(".")) / name if name else None
+
+    def without_baseline(self) -> None:
+        """Tell what a baseline would allow, too."""
+        self._selection = Selection()
+
+    def kept(self, findings: Sequence[Finding], nest_line: int = 0) -> list[Finding]:
+        """Those that are to be told, with the severities that they shall have."""
+        return [
+            told for f in findings
+            for told in self.selection.kept([f], self._rules(f.file or "."), nest_line)
+        ]  # fmt: skip
+
+    def _rules(self, file: str) -> Rules:
+        d = self.config(file).diagnostics
+        return Rules(
+            d.select if self.select is None else self.select,
+            (*d.ignore, *self.ignore),
+            d.severity,
+            d.per_file_ignores,
+            configuration.root(file, self.config_file_of(file)),
+        )
+
+    def sifted(self, report: FileReport) -> FileReport:
+        """A report without the findings that are not to be told; those about comments are added."""
+        about_comments = self.selection.read(report.source, report.bare)
+        nests = tuple(
+            replace(n, findings=tuple(self.kept(n.findings, n.line))) if n.findings else n
+            for n in report.nests
+        )
+        own = tuple(self.kept([*report.findings, *about_comments]))
+        return replace(report, nests=nests, findings=own)
+
+    def counts(self, f: Finding) -> int:
+        """The exit status that a finding asks for; a report is the same whatever the run's status is."""
+        stated = self.fail_on or self.config(f.file or ".").fail_on
+        return counts(f, "error" if stated == "never" else stated)
+
+    def fail_on_of(self, file: str) -> str:
+        if self.exit_zero:
+            return "never"
+        return self.fail_on or self.config(file or ".").fail_on
+
+    # ------------------------------------------------------------------ input, continued
 
     def targets(self, paths: Sequence[str]) -> Iterator[Target]:
         """All files that are meant; a usage error where there is none."""
@@ -146,21 +239,27 @@ class Session:
 
     # ------------------------------------------------------------------ work
 
-    def attempt(self, path: str, work: Callable[[], T]) -> T | None:
-        """The result of ``work``, or None after its refusal or crash was noted."""
+    def attempt(self, path: str, work: Callable[[], T], nest: NestReport | None = None) -> T | None:
+        """The result of ``work`` (on a nest), or None after its refusal or crash was noted."""
         if path not in self.files:
             self.files.append(path)
         try:
             return work()
         except Refusal as refusal:
             d = refusal.diagnostic
-            self.findings.append(Finding(d if d.file else replace(d, file=path), _source_of(path)))
+            found = Finding(
+                d if d.file else replace(d, file=path), _source_of(path), nest.name if nest else ""
+            )
+            self.findings += self.kept([found], nest.line if nest else 0)
         except (ConfigurationError, DatabaseError) as error:
             raise click.UsageError(str(error)) from None
         except (click.ClickException, click.exceptions.Exit, KeyboardInterrupt):
             raise
         except Exception as error:
-            self.crashed(error, path)
+            if (reason := _of_the_system(error)) is None:
+                self.crashed(error, path)
+            else:
+                self.findings.append(Finding(Diagnostic("MDH828", reason, path)))
         return None
 
     def crashed(self, error: Exception, path: str = "") -> None:
@@ -222,18 +321,31 @@ class Session:
             case "jsonl":
                 self._out = [report_data.jsonl({"type": "diagnostic"} | f.as_json() for f in findings)]
             case "sarif":
-                self._out = [report_data.sarif(findings)]
+                from mdh_lift.sarif import sarif
+
+                self._out = [sarif(findings, self.status(findings), self.files)]
             case "github":
                 self._out = [report_data.github(findings)]
             case "gitlab":
                 self._out = [report_data.gitlab(findings)]
             case "junit":
-                self._out = [report_data.junit(findings, self.files)]
+                from mdh_lift.report_tests import junit
+
+                self._out = [junit(findings, self.cases, self.counts)]
+            case "md":
+                from mdh_lift.report_markdown import markdown
+
+                self._out = [markdown(findings, self.footer(findings, 0), self.summary)]
         self._print()
-        status = exit_status(findings, *self.statuses)
         if self.for_people and not self.quiet:
-            click.echo(self.footer(findings, len(findings) - len(shown)), err=True)
-        return status
+            click.echo(self.ending or self.footer(findings, len(findings) - len(shown)), err=True)
+        return self.status(findings)
+
+    def status(self, findings: Sequence[Finding]) -> int:
+        """The exit status of the run."""
+        never = self.fail_on_of("") == "never"
+        others = [0 if never and s == 1 else s for s in self.statuses]
+        return max(0, *(exit_status([f], fail_on=self.fail_on_of(f.file)) for f in findings), *others, 0)
 
     def _print(self) -> None:
         data = b"".join(t.encode("utf-8", "surrogateescape") if isinstance(t, str) else t for t in self._out)
@@ -241,24 +353,52 @@ class Session:
             click.echo(data, nl=False)
             return
         try:
-            Path(self.output).write_bytes(data)
-        except OSError as error:
-            raise click.UsageError(f"cannot write {self.output}: {error.strerror}") from None
+            write_output(self.output, data)
+        except (OSError, RuntimeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise click.UsageError(f"cannot write {self.output}: {reason}") from None
 
     def footer(self, findings: Sequence[Finding], hidden: int) -> str:
         """What was looked at, in one line."""
         nests = [n for report in self.reports for n in report.nests]
         counts = Counter(n.status for n in nests)
+        refused = Counter(
+            f.diagnostic.code for n in nests if n.status == "refused" for f in n.findings[:1]
+        )
         spliced = sum(bool(n.regions) for n in nests)
         parts = [_count(len(self.files), "file"), _count(len(nests), "nest")]
         parts += [f"{counts[s]} {s}" for s in ("lifted", "partial", "refused") if counts[s]]
         parts += [f"{spliced} spliced"] if spliced else []
-        parts += [f"{number} {what}" for what, number in self.counts.items() if number]
+        if refused:
+            parts[-1] += f" ({', '.join(f'{n} {code}' for code, n in sorted(refused.items()))})"
+        parts += [f"{number} {what}" for what, number in self.noted.items() if number]
+        if self._selection is not None:
+            ignored, allowed = self._selection.suppressed, self._selection.in_baseline
+            parts += [f"{ignored} ignored by comments"] if ignored else []
+            parts += [f"{allowed} in the baseline"] if allowed else []
         severities = Counter(f.diagnostic.severity for f in findings)
         parts += [_count(severities[s], s) for s in ("error", "warning") if severities[s]]
         if hidden and not self.quiet:
             parts.append(f"{_count(hidden, 'note')} not shown (-v)")
         return f"{', '.join(parts)}; {time.monotonic() - self.started:.2f} s"
+
+
+_SYSTEM = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EPERM, errno.EINTR),
+    *(errno.ENOLCK, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ENAMETOOLONG, errno.ELOOP),
+    *(errno.ENODEV, errno.EFBIG, errno.ESTALE, errno.ENOTDIR, errno.EISDIR, errno.ENXIO),
+)
+
+
+def _of_the_system(error: Exception) -> str | None:
+    """What the operating system (or the database, because of it) did not do; None where the fault is ours."""
+    if isinstance(error, OSError) and error.errno in _SYSTEM:
+        name = f"`{error.filename}`: " if error.filename is not None else ""
+        return f"{name}{(error.strerror or str(error)).lower()}"
+    module = type(error).__module__
+    if module in ("sqlite3", "tuning.store") and not isinstance(error, AssertionError):
+        return f"the tuning database cannot be used: {error}"
+    return None
 
 
 def _source_of(path: str) -> SourceFile | None:

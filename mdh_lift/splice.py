@@ -55,7 +55,7 @@ class SplicePart:
     function  offset of the enclosing function's first byte, where the kernel goes
     nest      offset before which the call goes (a pragma of another tool stays with its loop)
     kernel    C text of the kernel, without markers
-    call      C expression, nonzero when it did the nest's work
+    call      C expression, nonzero when it did the nest's work; of one line or several
     after     C statements that run after a successful call (final values of iterators)
     condition preprocessor expression that must also hold, such as ``(N) == 1024``
     source    hash of the nest's tokens
@@ -217,6 +217,11 @@ class Original:
             offset += span.end - span.start
         return offset
 
+    def in_original(self, offset: int) -> int:
+        """Offset in the original of one in the file; of one inside a region, where the region stands."""
+        gone = sum(min(span.end, offset) - span.start for span in self.removed if span.start < offset)
+        return offset - gone
+
 
 def original(data: bytes, names: Collection[str] | None = None) -> Original:
     """The file without the regions of the named nests (of all nests for None).
@@ -323,7 +328,7 @@ def _insertions(data: bytes, part: SplicePart) -> list[_Insertion]:
         _insertion(data, name, kind, at, body, part.source)
         for kind, at, body in (
             ("kernel", part.function, [guard, *part.kernel.strip("\n").splitlines(), "#endif"]),
-            ("call", part.nest, [guard, f"if ({part.call}) {{{after}}} else{brace}", "#endif"]),
+            ("call", part.nest, [guard, *f"if ({part.call}) {{{after}}} else{brace}".splitlines(), "#endif"]),
         )
     ]
     if part.end is not None:

@@ -24,18 +24,22 @@ from frontend_c.preprocess import find_compiler
 from lifter.describe import to_json
 from mdh_core.diagnostics import CODES, Code, Refusal, refuse
 from mdh_core.source import SourceFile
-from mdh_lift import beside, pipeline, report_data, report_text
+from mdh_lift import beside, journal, pipeline, report_data, report_text
 from mdh_lift import config as configuration
 from mdh_lift.files import Change, is_python
+from mdh_lift.findings import Finding
 from mdh_lift.pipeline import FileReport, NestReport, Options, short_name
+from mdh_lift.report_cases import Case
 from mdh_lift.session import Session, Target
 from mdh_lift.version import VERSION
 
 if TYPE_CHECKING:  # what runs code is imported when it is asked for: `check` starts quickly
     from emit.gpu_file import GpuPart
+    from emit.openmp_file import OpenmpPart
     from lifter.lift import LiftedNest
     from lowering.device import Device
     from mdh_lift.improve import Improvement
+    from tuning.lock import Entry
 
 STDIN = "<stdin>"
 
@@ -44,9 +48,16 @@ STDIN = "<stdin>"
 
 
 def reports_of(
-    session: Session, paths: Sequence[str], only_c: bool = False, **options: Any
+    session: Session,
+    paths: Sequence[str],
+    only_c: bool = False,
+    then: Callable[[FileReport, Options], FileReport] = lambda report, options: report,
+    **options: Any,
 ) -> Iterator[tuple[Target, FileReport, list[NestReport]]]:
-    """Every file that is meant, read and lifted, with the nests that are meant; findings are noted."""
+    """Every file that is meant, read and lifted, with the nests that are meant; findings are noted.
+
+    ``then`` may add findings to a report, before it is decided which are told.
+    """
     if "-" in paths and list(paths) != ["-"]:
         raise click.UsageError("`-` stands alone")
     for target in [Target(STDIN)] if "-" in paths else session.targets(paths):
@@ -54,9 +65,10 @@ def reports_of(
             if target.named:
                 session.attempt(target.path, partial(_refuse_python, target))
             continue
-        report = session.attempt(target.path, partial(_read, session, target, options))
+        report = session.attempt(target.path, partial(_read, session, target, options, then))
         if report is None:
             continue
+        report = session.sifted(report)
         nests = [n for n in report.nests if target.selects(short_name(n.name))]
         unreadable = any(f.diagnostic.severity == "error" for f in report.findings)
         if target.function and not nests and not unreadable:
@@ -72,9 +84,15 @@ def reports_of(
         yield target, report, nests
 
 
-def _read(session: Session, target: Target, options: Mapping[str, Any]) -> FileReport:
+def _read(
+    session: Session,
+    target: Target,
+    options: Mapping[str, Any],
+    then: Callable[[FileReport, Options], FileReport],
+) -> FileReport:
     if target.path != STDIN:
-        return pipeline.check_file(target.path, session.options(target.path, **options))
+        settings = session.options(target.path, **options)
+        return then(pipeline.check_file(target.path, settings), settings)
     source = SourceFile(STDIN, sys.stdin.buffer.read())
     return pipeline.check_source(source, session.options(".", **options))
 
@@ -116,29 +134,23 @@ def content_of(
 def apply(session: Session, change: Change, write: bool) -> None:
     """Write a change or print it as a diff; a diff that is not written is a finding (exit status 1)."""
     session.findings += change.findings
-    for part in change.all:
-        if not write:
+    if not write:
+        for part in change.all:
             session.diff(part)
             session.statuses.append(1)
-            session.counts["would change"] += 1
-            continue
+            session.noted["would change"] += 1
+        return
+    session.noted["written"] += session.attempt(change.path, partial(journal.make, change)) or 0
 
-        def replaced(part: Change = part) -> bool:
-            beside.write(part, change.path)
-            return True
 
-        done = session.attempt(part.path, replaced)
-        session.counts["written"] += bool(done)
-        if not done:  # what follows needs it
-            return
+def finish_edits(session: Session, paths: Sequence[str]) -> bool:
+    """Before files are read to be written: finish what a killed run left half done.  False: one cannot be."""
+    told = [d for path in dict.fromkeys(t.path for t in session.targets(paths)) for d in journal.finish(path)]
+    session.findings += [Finding(d) for d in told]
+    return not any(d.severity == "error" for d in told)
 
 
 # --------------------------------------------------------------------------- look
-
-
-def check(session: Session, paths: Sequence[str]) -> int:
-    nests = [n for _, _, found in reports_of(session, paths) for n in found]
-    return session.finish(content_of(session, nests), diagnostics_are_results=True)
 
 
 def show(session: Session, paths: Sequence[str], form: str, stage: str) -> int:
@@ -241,15 +253,23 @@ def config(session: Session, path: str) -> int:
     return _finish_quietly(session)
 
 
-def version(session: Session) -> int:
+def version(session: Session, where: bool = False) -> int:
+    if where:
+        session.result(f"{Path(__file__).parent / 'integrations'}\n")
+        return _finish_quietly(session)
     if session.output_format == "json":
         return _finish_json(session, {"version": VERSION, "python": platform.python_version()})
     session.result(f"mdh-lift {VERSION}\n")
     return _finish_quietly(session)
 
 
-def doctor(session: Session) -> int:
-    """Versions, compiler, cores, GPUs; exit status 4 where no C compiler is found."""
+def doctor(session: Session, bench: bool = False) -> int:
+    """Versions, compiler, cores, GPUs, limits; exit status 4 where no C compiler is found.
+
+    ``bench``: measure the limits of the machine and keep them; else tell those that were measured.
+    """
+    from mdh_lift.report import limits  # with what measures them
+
     rows = [("mdh-lift", VERSION, True), ("python", f"{platform.python_version()} ({sys.executable})", True)]
     rows.append(("system", platform.platform(), True))
     rows.append(("cores", str(len(os.sched_getaffinity(0))), True))
@@ -268,9 +288,12 @@ def doctor(session: Session) -> int:
         )
     )
     rows += _gpus()
+    ceilings = limits.measured(session) if bench and compiler else limits.known(session)
+    rows += limits.rows(ceilings)
     if session.output_format == "json":
         session.statuses.append(0 if works else 4)
-        return _finish_json(session, {"checks": [{"name": n, "value": v, "ok": ok} for n, v, ok in rows]})
+        checks = [{"name": n, "value": v, "ok": ok} for n, v, ok in rows]
+        return _finish_json(session, {"checks": checks, "ceilings": ceilings and ceilings.as_json()})
     for name, value, good in rows:
         mark = click.style("ok", fg="green") if good else click.style("--", fg="yellow")
         line = f"{mark}  {name:<13} {value}\n"
@@ -342,6 +365,8 @@ def _finish_quietly(session: Session) -> int:
 
 
 def revert(session: Session, paths: Sequence[str], write: bool) -> int:
+    if write and not finish_edits(session, paths):
+        return session.finish({"nests": [], "diagnostics": [f.as_json() for f in session.findings]})
     for target in session.targets(paths):
         if is_python(target.path) and not target.named:
             continue
@@ -404,7 +429,8 @@ def emit(
     for found, report, own in reports_of(session, paths):
         asked = session.options(found.path, target=target).target
         for group in _emitted_together(report, own, asked):
-            text = session.attempt(found.path, partial(_emitted, report, group, given, asked, device))
+            work = partial(_emitted, report, group, given, asked, device, session.style)
+            text = session.attempt(found.path, work)
             if text is not None:
                 codes |= {n.name: {"target": pipeline.target_of(n, asked), "code": text} for n in group}
                 session.result(text)
@@ -427,6 +453,7 @@ def _emitted(
     given: Mapping[str, object] | None,
     asked: str,
     device: str | None,
+    style: str,
 ) -> str:
     """The code of nests; for a device by its name."""
     from mdh_lift import emitted
@@ -443,18 +470,22 @@ def _emitted(
             raise click.UsageError(f"{what}; `mdh-lift doctor` says what there is")
     if report.data and target != "openmp":
         return emitted.emitted_file(report, nests, given, target, on)
-    return emitted.emitted(report, nests[0], given, target, on)
+    return emitted.emitted(report, nests[0], given, target, on, style)
 
 
 def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **options: Any) -> int:
     """Tune, verify, measure or splice, as far as the stage says, and tell what came of it."""
     nests: list[NestReport] = []
     details: dict[str, dict[str, object]] = {}
+    if write and not finish_edits(session, paths):
+        return session.finish(content_of(session, nests, details))
     for target, report, own in reports_of(session, paths, only_c=True, **options):
         settings = session.options(target.path, **options)
         made: list[Improvement] = []
         for nest in own:
             improvement = _improved(session, report, nest, settings, stage)
+            session.cases.append(_case(report, nest, settings, improvement))
+            session.summary.append(_summary(nest, improvement))
             if improvement is not None:
                 nest = replace(nest, findings=(*nest.findings, *improvement.findings))
                 details[nest.name] = improvement.as_json()
@@ -462,25 +493,57 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
             nests.append(nest)
             if improvement is not None and improvement.part is not None:
                 session.settle(nest, "MDH501", "MDH502")
-        entries = [i.entry for i in made if i.entry is not None]
-        if entries and (write or stage == "tune"):
+        entries = [entry for i in made for entry in i.entries]
+        if settings.locked:
+            kept = session.attempt(target.path, partial(_as_locked, settings, entries))
+            made = made if kept else []
+        elif entries and (write or stage == "tune"):
             session.attempt(target.path, partial(pipeline.write_lock, settings.lock_path, entries))
-        made = _with_neighbours(session, report, settings, made)
+        made = with_neighbours(session, report, settings, made)
         parts = [i.part for i in made if i.part is not None]
         if parts:
-            gpu_parts: dict[str, list[tuple[LiftedNest, GpuPart]]] = {}
+            apart: dict[str, list[tuple[LiftedNest, GpuPart | OpenmpPart]]] = {}
             for i in made:
                 lifted = report.nest(i.name).lifted
-                if i.gpu_part is not None and lifted is not None:
-                    gpu_parts.setdefault(i.target, []).append((lifted, i.gpu_part))
-            splice_parts = partial(pipeline.splice_file, report, parts, settings.force, gpu_parts)
+                if i.apart and lifted is not None:
+                    apart.setdefault(i.target, []).extend((lifted, part) for part in i.apart)
+            splice_parts = partial(pipeline.splice_file, report, parts, settings.force, apart)
             change = session.attempt(target.path, splice_parts)
             if change is not None:
                 apply(session, change, write)
     return session.finish(content_of(session, nests, details))
 
 
-def _with_neighbours(
+def _as_locked(settings: Options, entries: Sequence[Entry]) -> bool:
+    """True; a refusal (MDH520) where the lock file would change."""
+    from mdh_lift import recorded
+
+    recorded.expect_entries(settings, entries)
+    return True
+
+
+def _case(report: FileReport, nest: NestReport, settings: Options, improvement: Improvement | None) -> Case:
+    """A nest as a test of its target; nothing was run of one that was refused."""
+    codes = [f.diagnostic.code for f in nest.findings if f.diagnostic.severity == "error"]
+    skipped = ", ".join(dict.fromkeys(codes)) or "refused" if nest.status == "refused" else ""
+    target = improvement.target if improvement is not None else ""
+    if not target:
+        with contextlib.suppress(Refusal):
+            target = pipeline.target_of(nest, settings.target)
+    return Case(nest.name, report.source.path, target, skipped)
+
+
+def _summary(nest: NestReport, improvement: Improvement | None) -> dict[str, str]:
+    """A row of the Markdown table."""
+    row = {"nest": nest.name, "status": nest.status, "target": "", "verified": "", "speedup": ""}
+    if improvement is not None:
+        verified, ratio = improvement.verification, improvement.speedup
+        row |= {"target": improvement.target, "verified": f"{verified.cases} runs" if verified else ""}
+        row |= {"speedup": f"{ratio.median:.2f} x ({ratio.low:.2f} to {ratio.high:.2f})" if ratio else ""}
+    return row
+
+
+def with_neighbours(
     session: Session, report: FileReport, settings: Options, made: list[Improvement]
 ) -> list[Improvement]:
     """With the other nests of a file beside the source that is about to be written anew.
@@ -488,7 +551,7 @@ def _with_neighbours(
     They were accepted before, so their speed is no matter; where one cannot be made again, those that share
     the file with it are left as they are.
     """
-    for kind in {i.target for i in made if i.gpu_part is not None}:
+    for kind in {i.target for i in made if i.apart}:
         name = beside.file_name(report.source.path, kind)
         known = {i.name for i in made}
         there = [n for n in report.nests if n.name not in known and name in beside.included(n.regions)]
@@ -496,7 +559,7 @@ def _with_neighbours(
         config = msgspec.structs.replace(settings.config, tune=tune_for)
         forced = replace(settings, config=config, force=True)
         again = [_improved(session, report, n, forced, "splice") for n in there]
-        found = [i for i in again if i is not None and i.gpu_part is not None]
+        found = [i for i in again if i is not None and i.apart]
         made = made + found if len(found) == len(there) else [i for i in made if i.target != kind]
     return made
 
@@ -512,11 +575,13 @@ def _improved(
     if not nest.replaceable and stage in ("all", "tune", "splice"):
         return None  # MDH414 is among its findings
     with progress(session, nest.name) as tell:
-        from mdh_lift import improve
+        from mdh_lift import several
 
-        work = partial(improve.improve, report, nest, options, stage, tell)
-        improvement = session.attempt(report.source.path, work)
+        work = partial(several.improve, report, nest, options, stage, tell)
+        improvement = session.attempt(report.source.path, work, nest)
     if improvement is not None:
+        own = [replace(f, nest=nest.name) for f in improvement.findings]
+        improvement = replace(improvement, findings=tuple(session.kept(own, nest.line)))
         session.findings += improvement.findings
         session.result(describe(session, improvement))
     return improvement

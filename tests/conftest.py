@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 
 import pytest
 from hypothesis import settings
@@ -21,6 +22,10 @@ if os.environ.get("CI"):
     settings.load_profile("ci")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     if not shutil.which(NEEDED):
         raise pytest.UsageError(f"the tests need {NEEDED}: see `Two commands` in README.md")
+    if "POCL_CACHE_DIR" not in os.environ:  # that of the user stays as it is; processes of a run share one
+        cache = tempfile.TemporaryDirectory(prefix="mdh-lift-pocl-")
+        os.environ["POCL_CACHE_DIR"] = cache.name
+        config.add_cleanup(cache.cleanup)

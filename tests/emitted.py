@@ -36,6 +36,7 @@ class Case:
     """A program, one configuration, values of its parameters, and its buffers before the run.
 
     in_region   it stands in a host loop of one iteration, which is inside of one parallel region
+    about       for messages: which of a program's configurations it is
     """
 
     program: MdhProgram
@@ -44,6 +45,13 @@ class Case:
     buffers: Mapping[str, BufferValue]
     machine: Machine = GENERIC
     in_region: bool = False
+    about: str = ""
+
+
+def described(case: Case) -> str:
+    """Which case it is: enough to run it again."""
+    of = f" ({case.about})" if case.about else ""
+    return f"{case.program.name}{of} with {dict(case.params)}, {case.configuration}"
 
 
 def with_extents(
@@ -185,7 +193,7 @@ def program_text(cases: list[Case], emitted: Callable[[Case, str], tuple[str, st
                 f" ((unsigned char *)({b.name} + {n}))[at] != 0xAB)"
                 f' {{ printf("\\"outside\\": \\"{b.name}\\", "); break; }}'
             )
-        run += ['  printf("\\"end\\": 0}\\n");', "}"]
+        run += ['  printf("\\"end\\": 0}\\n");', "  fflush(stdout);", "}"]
         out += run
         for r in records_of(p):
             out.append(f"#undef {r.name}")
@@ -265,15 +273,18 @@ def run_emitted(
 
 
 def answers_of(
-    cases: list[Case], program: Path, timeout: float, environment: Mapping[str, str]
+    cases: list[Case], program: Path, timeout: float, environment: Mapping[str, str], target: str = "openmp"
 ) -> list[tuple[int, dict[str, list[Value]]]]:
     """Run a program made from ``program_text``: per case what was returned, and the buffers."""
     ran = subprocess.run([str(program)], capture_output=True, text=True, timeout=timeout, env=dict(environment))
-    assert ran.returncode == 0, (ran.returncode, ran.stderr[-2000:], ran.stdout[-500:])
+    if ran.returncode != 0:
+        done = ran.stdout.count("\n")  # a line for each case
+        about = described(cases[done]) if done < len(cases) else "after the last case"
+        raise AssertionError(f"{target}: exit status {ran.returncode} in {about}\n{ran.stderr[-2000:]}")
     out = []
     for case, line in zip(cases, ran.stdout.splitlines(), strict=True):
         answer = json.loads(line)
-        assert "outside" not in answer, f"{case.program.name}: write outside {answer['outside']}"
+        assert "outside" not in answer, f"{target}: write outside {answer['outside']} in {described(case)}"
         data = {
             b.name: [_value(x, b.type) for x in answer[b.name]] for b in case.program.buffers
         }
@@ -295,14 +306,16 @@ def check(cases: Sequence[tuple[Case, Mapping[str, BufferValue]]], directory: Pa
 
 
 def compare(
-    cases: Sequence[tuple[Case, Mapping[str, BufferValue]]], answers: list[tuple[int, dict[str, list[Value]]]]
+    cases: Sequence[tuple[Case, Mapping[str, BufferValue]]],
+    answers: list[tuple[int, dict[str, list[Value]]]],
+    target: str = "openmp",
 ) -> None:
     for (case, expected), (returned, found) in zip(cases, answers, strict=True):
-        assert returned == 1, case.program.name
+        assert returned == 1, f"{target}: declined by {described(case)}"
         for store in case.program.out.stores:
             want = expected[store.buffer].data
             pairs = zip(found[store.buffer], want, strict=True)
-            assert all(same(x, y) for x, y in pairs), (case.program.name, case.params)
+            assert all(same(x, y) for x, y in pairs), f"{target}: wrong {store.buffer} of {described(case)}"
 
 
 __all__ = [

@@ -13,10 +13,10 @@ import pytest
 from benchmarks import compiled
 from benchmarks.__main__ import main, table
 from benchmarks.cases import CASES, GROUPS, Case
-from benchmarks.limits import Limits
 from benchmarks.naive import with_directives
 from benchmarks.plot import chart
 from benchmarks.run import PYTHON, Row, Settings, bound, run_case
+from tuning.ceilings import Limits
 
 LIMITS = Limits(read=1e9, copy=1e9, peak_float=1e9, peak_double=0.5e9)
 BY_NAME = {c.name: c for c in CASES}

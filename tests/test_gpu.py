@@ -60,7 +60,7 @@ from tests.strategies import buffers_for, copy_of
 from tests.test_emit import _scan_case, _scan_of
 from tuning.space import valid_points
 
-CONFIGURATIONS = int(os.environ.get("MDH_GPU_CONFIGURATIONS", "3"))  # random ones per program
+CONFIGURATIONS = int(os.environ.get("MDH_GPU_CONFIGURATIONS", "20"))  # random ones per program
 Checked = tuple[Case, dict[str, BufferValue]]
 
 
@@ -117,16 +117,17 @@ def _case(p: MdhProgram, rng: random.Random, model: SystemModel, kind: str) -> C
 
 def _cases(name: str, model: SystemModel) -> list[Checked]:
     rng = random.Random(name + model.name)
-    large = len(EVERYTHING[name].hom.dims) > 5  # compiles slowly
-    slow = large or (model == OPENCL_MODEL and CONFIGURATIONS == 3)
-    kinds = ["default", *["random"] * (1 if slow else CONFIGURATIONS), *([] if large else ["space"])]
-    return [_case(EVERYTHING[name], rng, model, kind) for kind in kinds]
+    kinds = ["default", *["random"] * CONFIGURATIONS, "space"]
+    checked = [_case(EVERYTHING[name], rng, model, kind) for kind in kinds]
+    return [
+        (replace(case, about=f"{name}, {kind} configuration {k} of {len(kinds)}"), expected)
+        for k, (kind, (case, expected)) in enumerate(zip(kinds, checked, strict=True))
+    ]
 
 
 def _groups(size: int) -> list[list[str]]:
-    """The catalogue in groups that are compiled together; of the nine contractions, which are alike, two."""
-    names = [n for n in EVERYTHING if not n.startswith("ccsdt") or n.endswith(("gdab_efgc", "gfbc_dega"))]
-    names = [*EVERYTHING] if CONFIGURATIONS > 3 else names
+    """The catalogue in groups that are compiled together."""
+    names = [*EVERYTHING]
     return [names[k : k + size] for k in range(0, len(names), size)]
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from emit.gpu_file import gpu_file
+from emit.targets import OPENCL
 from frontend_c.preprocess import CompileCommand
 from frontend_c.read import read
 from lifter.lift import LiftedNest, lift
@@ -19,31 +23,45 @@ from mdh_core.source import SourceFile
 from mdh_lift import kernels
 from mdh_lift import subject as subjects
 from mdh_lift.gpu_plans import GpuPlan, gpu_plan
-from tests.gpu_emitted import has_opencl_device
+from tests.gpu_emitted import has_opencl_device, once
 from tests.test_corpus import CORPUS, SOURCES, _nests
-from tuning.harness import Candidate
+from tuning.accelerator import Accelerator
+from tuning.harness import Candidate, Subject
 from tuning.runner import Limits, Workbench
 from tuning.space import valid_points
 from tuning.toolchain import Toolchain
-from tuning.verify import cases_for, size_ladder, verify
+from tuning.verify import Case, cases_for, size_ladder, verify
 
-MOST_WORK = 2e6
-CONFIGURATIONS = int(os.environ.get("MDH_GPU_CORPUS_CONFIGURATIONS", "0"))  # random ones per nest
-SIZES = 6
+MOST_WORK = 2e4
+CONFIGURATIONS = int(os.environ.get("MDH_GPU_CORPUS_CONFIGURATIONS", "20"))  # random ones per nest
+SIZES = 20
+CALLS = 4  # of each configuration, at least
 # an array whose extent the source does not say is indexed with data or under a condition
 NOT_COPIED = {
     "avg_pool.c", "game_of_life.c", "gen_histo.c", "masked_sum.c", "spmv_csr.c", "weighted_histogram.c",
 }  # fmt: skip
+DEVICE = Accelerator("opencl", ("gcc",), ".c", ("-lOpenCL",), ("MDH_OPENCL_*", "POCL_*"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbered(GpuPlan):
+    """A plan whose host function has a number in its name, for a file with several points of one nest."""
+
+    number: int = 0
+
+    @property
+    def name(self) -> str:
+        return f"{self.lifted.nest.function}_point_{self.number}"
 
 
 def _sizes(lifted: LiftedNest, usual: dict[str, int]) -> list[dict[str, int]]:
-    ladder = size_ladder(subjects.size_ranges(lifted), [16, 32], limit=math.inf, cost=lambda _: 0, at_most=20)
+    ladder = size_ladder(subjects.size_ranges(lifted), [16, 32], limit=math.inf, cost=lambda _: 0, at_most=SIZES)
     found: list[dict[str, int]] = []
     for sizes in ladder:
         fits = subjects.repaired(lifted, sizes)
         if fits is not None and subjects.work(lifted, fits) <= MOST_WORK and fits not in found:
             found.append(fits)
-    return found[:SIZES] or [subjects.repaired(lifted, usual) or usual]
+    return found or [subjects.repaired(lifted, usual) or usual]
 
 
 def _check(source: str, lifted: LiftedNest, bench: Workbench) -> None:
@@ -51,35 +69,65 @@ def _check(source: str, lifted: LiftedNest, bench: Workbench) -> None:
 
 
 def _check_text(text: SourceFile, lifted: LiftedNest, bench: Workbench) -> None:
+    """All points in one program, where the calls of the candidate go to one after the other."""
     usual = kernels.sizes_of(lifted)
     plan = gpu_plan(lifted, "opencl", kernels.parameter_values(lifted, usual))
-    for point in _points(plan):
-        file = plan.file(point)
-        # the original's file has the structure types already
-        code = "\n".join(x for x in file.text.splitlines() if not x.startswith(("typedef struct { ", "struct ")))
-        candidate = Candidate(code, file.call, kernels.after_text(lifted))
-        subject = subjects.subject_of(lifted, text.data, text.path)
+    points = list(_points(plan))
+    candidate = _candidate(plan, points)
+    subject = subjects.subject_of(lifted, text.data, text.path)
+    built = bench.build(subject, candidate)
+    if not built.ok:  # macros that are undefined behind the function
+        expanded = subjects.preprocessed_nest(lifted.nest, text, CompileCommand(directory=str(CORPUS)))
+        subject = subjects.subject_of(lifted, text.data, text.path, expanded)
         built = bench.build(subject, candidate)
-        if not built.ok:  # macros that are undefined behind the function
-            expanded = subjects.preprocessed_nest(lifted.nest, text, CompileCommand(directory=str(CORPUS)))
-            subject = subjects.subject_of(lifted, text.data, text.path, expanded)
-            built = bench.build(subject, candidate)
-        assert built.ok, built.reason
-        style = subjects.data_style(lifted)
-        exact = lifted.nest.directive.fp == "exact"
-        cases = cases_for(subject, _sizes(lifted, usual), style=style, seed=1, bitwise=exact)
-        summary = verify(bench, subject, built.data["program"], cases, seconds=120)
-        assert summary.ok, (text.path, point, summary.outcome)
+    assert built.ok, built.reason
+    style = subjects.data_style(lifted)
+    exact = lifted.nest.directive.fp == "exact"
+    cases = cases_for(subject, _sizes(lifted, usual), style=style, seed=1, bitwise=exact)
+    rng = random.Random(text.path)
+    several = [rng.sample(cases, len(cases)) for _ in range(-(-CALLS * len(points) // len(cases)))]
+    summary = verify(bench, subject, built.data["program"], [c for cs in several for c in cs], seconds=240, enough=240)
+    if not summary.ok:
+        wrong = [p for k, p in enumerate(points) if not _is_right(bench, subject, built.data["program"], cases, k)]
+        raise AssertionError(f"opencl: {text.path} {plan.name}: {summary.outcome}; wrong alone: {wrong}")
+
+
+def _candidate(plan: GpuPlan, points: Sequence[Point]) -> Candidate:
+    fields = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan)}
+    parts = [_Numbered(**fields, number=k).part(p, described=False) for k, p in enumerate(points)]
+    file = gpu_file(plan.name, parts, OPENCL)
+    # the original's file has the structure types already
+    kept = [x for x in file.text.splitlines() if not x.startswith(("typedef struct { ", "struct "))]
+    turn = f"""
+static int turn_now;
+static int turn_next(void)
+{{
+  static int calls;
+  const char *only = getenv("MDH_OPENCL_OPTIONS");
+  turn_now = only && strstr(only, "ONLY=") ? atoi(strstr(only, "ONLY=") + 5) : calls++ % {len(points)};
+  return turn_now;
+}}
+"""
+    calls = " : ".join(f"turn_now == {k} ? ({part.call})" for k, part in enumerate(parts))
+    return Candidate(once(parts, "\n".join(kept)) + turn, f"(turn_next(), {calls} : 0)", kernels.after_text(plan.lifted))
+
+
+def _is_right(bench: Workbench, subject: Subject, program: str, cases: Sequence[Case], only: int) -> bool:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MDH_OPENCL_OPTIONS", f"-cl-opt-disable -DONLY={only}")
+        return verify(bench, subject, program, cases, seconds=120).ok
 
 
 def _points(plan: GpuPlan) -> Iterator[Point]:
-    """The default, and some that a search may try."""
+    """The default, and some that a search may try; each once."""
+    tried = [plan.default]
     yield plan.default
-    if not plan.space.parameters:
-        return
     rng = random.Random(plan.name)
-    for _ in range(CONFIGURATIONS):
-        yield next(valid_points(plan.space, rng))
+    for _ in range(CONFIGURATIONS if plan.space.parameters else 0):
+        point = next(valid_points(plan.space, rng))
+        if point not in tried:
+            tried.append(point)
+            yield point
 
 
 OWN = {
@@ -116,7 +164,7 @@ def test_own_nests_on_opencl(name: str, tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "own.c").write_text("#include <stdlib.h>\n" + OWN[name])
     text = SourceFile("own.c", (tmp_path / "own.c").read_bytes())
     (nest,) = read(text, CompileCommand(directory=str(tmp_path))).nests
-    toolchain = Toolchain(("gcc",), ("-O2", "-ffp-contract=off"), link=("-lOpenCL",))
+    toolchain = Toolchain(("gcc",), ("-O2", "-ffp-contract=off"), accelerator=DEVICE)
     bench = Workbench(toolchain, threads=2, jobs=1, limits=Limits(memory_bytes=1 << 40))
     _check_text(text, lift(nest), bench)
 
@@ -126,7 +174,7 @@ def test_corpus_on_opencl(source: str, tmp_path: Path, monkeypatch: pytest.Monke
     if not has_opencl_device():
         pytest.skip("there is no OpenCL device (pocl-opencl-icd makes the processor one)")
     monkeypatch.setenv("MDH_OPENCL_OPTIONS", "-cl-opt-disable")
-    toolchain = Toolchain(("gcc",), ("-O2",), link=("-lOpenCL",))
+    toolchain = Toolchain(("gcc",), ("-O2",), accelerator=DEVICE)
     limits = Limits(compile_seconds=120, run_seconds=120, memory_bytes=1 << 40)
     bench = Workbench(toolchain, threads=2, jobs=1, limits=limits)
     for lifted in _nests(source).values():

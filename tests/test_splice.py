@@ -15,6 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from frontend_c.lexer import tokens
+from mdh_core import replacing
 from mdh_core.diagnostics import Refusal
 from mdh_lift.files import source_files, write_atomic
 from mdh_lift.splice import SplicePart, original, regions, revert, splice
@@ -311,11 +312,47 @@ def test_replace_leaves_nothing_when_the_rename_fails(file, monkeypatch):
 def test_left_over_temporary_files_of_dead_processes_are_swept(file):
     dead = subprocess.Popen(["true"])
     dead.wait()
-    (file.parent / f".f.c.mdh-lift-{dead.pid}-00aa11bb.tmp").write_text("")
-    alive = file.parent / f".f.c.mdh-lift-{os.getpid()}-00aa11bb.tmp"
-    alive.write_text("")
+    here = replacing.this_machine()
+    names = {
+        "dead": f".f.c.mdh-lift-{dead.pid}-{here}-00aa11bb.tmp",
+        "dead, of another file": f".g.h.mdh-lift-{dead.pid}-{here}-00aa11bb.tmp",
+        "alive": f".f.c.mdh-lift-{os.getpid()}-{here}-00aa11bb.tmp",
+        "of another machine": f".f.c.mdh-lift-{dead.pid}-{here[::-1]}-00aa11bb.tmp",
+        "of another machine, old": f".f.c.mdh-lift-{os.getpid()}-{here[::-1]}-11aa11bb.tmp",
+        "not ours": f".f.c.mdh-lift-{dead.pid}.tmp",
+    }
+    for name in names.values():
+        (file.parent / name).write_text("")
+    os.utime(file.parent / names["of another machine, old"], (1, 1))
     write_atomic(str(file), b"new", SOURCE)
-    assert sorted(os.listdir(file.parent)) == [alive.name, "f.c"]
+    kept = {names[what] for what in ("alive", "of another machine", "not ours")}
+    assert set(os.listdir(file.parent)) == {"f.c", *kept}
+
+
+def test_a_name_as_long_as_names_may_be(tmp_path):
+    long = tmp_path / ("n" * 253 + ".c")
+    long.write_bytes(SOURCE)
+    write_atomic(str(long), b"new", SOURCE)
+    assert long.read_bytes() == b"new" and len(os.listdir(tmp_path)) == 1
+
+
+def test_a_new_file_where_there_are_no_hard_links(file, monkeypatch):
+    def no_links(*_):
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    other = file.with_name("g.h")
+    write_atomic(str(other), b"new", None, like=str(file))
+    assert other.read_bytes() == b"new"
+    assert code_of(write_atomic, str(other), b"newer", None, str(file)) == "MDH507"
+    assert sorted(os.listdir(file.parent)) == ["f.c", "g.h"] and other.read_bytes() == b"new"
+
+
+def test_links_in_a_circle(tmp_path):
+    a, b = tmp_path / "a.c", tmp_path / "b.c"
+    a.symlink_to(b)
+    b.symlink_to(a)
+    assert code_of(write_atomic, str(a), b"new", b"") == "MDH803"
 
 
 def test_a_killed_writer_leaves_the_old_or_the_new_file(file):

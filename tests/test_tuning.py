@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -15,7 +16,7 @@ import pytest
 
 from mdh_core.diagnostics import Refusal
 from mdh_core.expr import DOUBLE, FLOAT, INT32, UINT64, RecordType
-from tuning import fingerprint, harness, lock, measure, runner, search, space, store, tune, verify
+from tuning import fingerprint, harness, lock, measure, replay, runner, search, space, store, tune, verify
 from tuning.budget import Budget, parse_budget
 from tuning.harness import ArrayArg, Candidate, DerivedArg, IteratorArg, OuterScalarArg, ScalarArg, Subject
 from tuning.race import race
@@ -763,17 +764,26 @@ def test_tune_resume_and_replay(bench: Workbench, tmp_path: Path) -> None:
     assert all(e.reused for e in again.evaluations)
     assert {e.point["WAY"]: e.outcome.kind for e in again.evaluations} == kinds
     assert again.search is not None
+    with store.Store(tmp_path / "db.sqlite") as database:
+        _, record = database.searches("dot::0")
+    assert record == again.record
     for _ in range(2):  # the race decided, and what it found was recorded
-        replayed, _ = run(replay=True)
+        replayed = replay.replayed(record, dot_at)
         assert replayed.search is not None
         found = {e.point["WAY"]: e.outcome.kind for e in replayed.evaluations}
-        assert found | {"refused": "not_generated"} == kinds  # there was nothing to record
+        assert found == kinds
         assert [(e.point["WAY"], e.seconds) for e in replayed.search.leaders] == [
             (e.point["WAY"], e.seconds) for e in again.search.leaders
         ]
         assert replayed.winner is not None
         assert again.winner is not None
         assert replayed.winner.point == again.winner.point
+        assert replayed.winner.measurement == again.winner.measurement
+        assert replayed.winner.verification.as_json() == again.winner.verification.as_json()
+        assert replayed.diagnostics == again.diagnostics
+    changed = dataclasses.replace(record, winner_text="other")
+    with pytest.raises(replay.ReplayError, match="other code"):
+        replay.replayed(changed, dot_at)
     json.dumps(tune.as_json(again))
 
 
@@ -895,7 +905,7 @@ def test_store_with_several_writers(tmp_path: Path) -> None:
 def test_damaged_or_foreign_store(tmp_path: Path) -> None:
     path = tmp_path / "db.sqlite"
     path.write_bytes(b"this is no database, but long enough to look at" * 100)
-    with pytest.raises(store.StoreError, match="move the file away"):
+    with pytest.raises(store.StoreError, match="move it away"):
         store.Store(path)
     newer = tmp_path / "newer.sqlite"
     store.Store(newer).close()

@@ -1,9 +1,9 @@
-/* The generic half of a harness program; the struct definitions are put in front of this text.
+/* The generic half of a harness program; the struct definitions and `confine.h` are put in front of this text.
 
-   usage: prog SPEC FD
+   usage: prog SPEC FD key=N           see `confine.h`; without key=N nothing is limited and lines have no key
 
    SPEC is a file of lines; each "case" runs when its "end" is reached:
-     limit RESOURCE BYTES            as | cpu | fsize | core | nproc
+     enough SECONDS
      case ID verify|bench
      set KEY VALUE                   see `struct spec`
      set plain FILE                  a shared library with the original compiled another way: its result counts, too
@@ -13,7 +13,7 @@
      b NAME BOUND FIRST              an array of indices: values from FIRST to BOUND - 1, at random
      a NAME BOUND FIRST              the same, ascending
      end
-   Results are JSON lines on descriptor FD, so that printing cannot forge them.  The last line is {"done":1}. */
+   Results are JSON lines on descriptor FD, each behind the key.  The last line is {"done":1}. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -73,7 +73,6 @@ struct copy {
     void *slot[MAX_ARGS];
 };
 
-static int out;
 static struct spec spec;
 static char plain_path[768];
 static void (*plain)(void **); /* the original, compiled another way */
@@ -83,7 +82,7 @@ static size_t page;
 
 static void finish(const char *kind, const char *detail)
 {
-    dprintf(out, "{\"event\":\"%s\",\"case\":%ld,\"detail\":\"%s\"}\n", kind, spec.id, detail);
+    say("{\"event\":\"%s\",\"case\":%ld,\"detail\":\"%s\"}\n", kind, spec.id, detail);
     _exit(strcmp(kind, "no_memory") == 0 ? 98 : 97);
 }
 
@@ -366,7 +365,7 @@ static double now(void)
 
 static void phase(const char *name)
 {
-    dprintf(out, "{\"phase\":\"%s\",\"case\":%ld,\"at\":%.6f}\n", name, spec.id, now());
+    say("{\"phase\":\"%s\",\"case\":%ld,\"at\":%.6f}\n", name, spec.id, now());
 }
 
 /* ------------------------------------------------------------------ comparing */
@@ -608,24 +607,24 @@ static void run_again(struct reach *r)
 static void put_json_number(double v)
 {
     if (isfinite(v))
-        dprintf(out, "%.17g", v);
+        say("%.17g", v);
     else
-        dprintf(out, isnan(v) ? "\"nan\"" : v > 0 ? "\"inf\"" : "\"-inf\"");
+        say(isnan(v) ? "\"nan\"" : v > 0 ? "\"inf\"" : "\"-inf\"");
 }
 
 static void report_mismatch(const struct verdict *v)
 {
     const struct mdh_arg *arg = &mdh_args[v->arg];
     const struct mdh_field *f = &arg->field[v->field];
-    dprintf(out, ",\"array\":\"%s\",\"field\":\"%s\",\"index\":%zu,\"got\":", arg->name, f->name, v->index);
+    say(",\"array\":\"%s\",\"field\":\"%s\",\"index\":%zu,\"got\":", arg->name, f->name, v->index);
     if (f->kind == 0) {
         put_json_number(v->got);
-        dprintf(out, ",\"expected\":");
+        say(",\"expected\":");
         put_json_number(v->expected);
-        dprintf(out, ",\"tolerance\":");
+        say(",\"tolerance\":");
         put_json_number(v->tolerance);
     } else
-        dprintf(out, "%lld,\"expected\":%lld", (long long)v->got_integer, (long long)v->expected_integer);
+        say("%lld,\"expected\":%lld", (long long)v->got_integer, (long long)v->expected_integer);
 }
 
 static const char *damaged(const struct copy *c)
@@ -711,16 +710,16 @@ static void verify_case(void)
     phase("compare");
     for (int a = 0; a < mdh_arg_count; a++)
         compare(&v, a, &want, plain ? &other : &want, &have, rounded ? &reach : NULL);
-    dprintf(out, "{\"verify\":%ld,\"handled\":%d,\"inexact\":%d,\"mismatches\":%lu,\"undetermined\":%lu,"
+    say("{\"verify\":%ld,\"handled\":%d,\"inexact\":%d,\"mismatches\":%lu,\"undetermined\":%lu,"
             "\"differs\":%lu,\"damaged\":\"%s\",\"original_damaged\":\"%s\",\"max_abs\":%.17g,"
             "\"max_rel\":%.17g,\"max_ulp\":%.17g,\"error\":%.6g,\"bound\":%.6g",
             spec.id, handled != 0, rounded || inexact, v.mismatches, v.undetermined, v.differs, damaged(&have), damaged(&want),
             v.max_abs, v.max_rel, v.max_ulp, v.error, v.bound);
     if (v.mismatches)
         report_mismatch(&v);
-    dprintf(out, "}\n");
+    say("}\n");
     if (v.mismatches || *damaged(&have) || *damaged(&want)) {
-        dprintf(out, "{\"done\":1}\n"); /* one is enough */
+        say("{\"done\":1}\n"); /* one is enough */
         _exit(0);
     }
     release(&want), release(&have);
@@ -820,7 +819,7 @@ static double first_run(int which)
     seconds = now() - seconds;
     inexact = fetestexcept(FE_INEXACT) != 0;
     set_threads(spec.threads);
-    dprintf(out, "{\"first\":\"%s\",\"handled\":%d,\"inexact\":%d,\"digest\":\"%016llx\",\"seconds\":%.9g}\n",
+    say("{\"first\":\"%s\",\"handled\":%d,\"inexact\":%d,\"digest\":\"%016llx\",\"seconds\":%.9g}\n",
             which == ORIGINAL ? "original" : "candidate", handled != 0, inexact, (unsigned long long)digest(&bench),
             seconds);
     return seconds;
@@ -850,13 +849,12 @@ static double sample(int which, int n)
 #define HOPELESS 8
 #define LEAST_SECONDS 0.05 /* for a first run */
 
-static char given_up[96];
+static char given_up[160];
 
 static void give_up(int number)
 {
     (void)number;
-    if (write(out, given_up, strlen(given_up)) < 0)
-        _exit(1);
+    put(given_up, strlen(given_up));
     _exit(0);
 }
 
@@ -866,7 +864,7 @@ static void give_up_after(double seconds)
     struct itimerval timer = {0};
     if (seconds > 0) {
         seconds = seconds > LEAST_SECONDS ? seconds : LEAST_SECONDS;
-        snprintf(given_up, sizeof given_up, "{\"cut\":%.9g,\"unfinished\":1}\n{\"done\":1}\n", seconds);
+        snprintf(given_up, sizeof given_up, "%s{\"cut\":%.9g,\"unfinished\":1}\n%s{\"done\":1}\n", key, seconds, key);
         signal(SIGALRM, give_up);
         timer.it_value.tv_sec = (time_t)seconds;
         timer.it_value.tv_usec = (suseconds_t)((seconds - (double)timer.it_value.tv_sec) * 1e6);
@@ -894,7 +892,7 @@ static void bench_case(void)
             give_up_after(0);
             if (w == CANDIDATE && spec.limit > 0
                 && (seconds > CLEARLY * spec.limit || (seconds > spec.limit && timed(w) > spec.limit))) {
-                dprintf(out, "{\"cut\":%.9g}\n", seconds);
+                say("{\"cut\":%.9g}\n", seconds);
                 return;
             }
         }
@@ -910,7 +908,7 @@ static void bench_case(void)
             if (spec.which & w)
                 t[w] = sample(w, n[w]);
         }
-        dprintf(out, "{\"t\":[%.9g,%.9g]}\n", t[1], t[2]);
+        say("{\"t\":[%.9g,%.9g]}\n", t[1], t[2]);
         rounds++;
         elapsed = now() - start;
     } while (rounds < spec.max_rounds && elapsed < spec.hard
@@ -921,14 +919,6 @@ static void bench_case(void)
 }
 
 /* ------------------------------------------------------------------ the specification */
-
-static void limit(const char *resource, unsigned long long value)
-{
-    struct rlimit r = {value, value};
-    int what = !strcmp(resource, "as") ? RLIMIT_AS : !strcmp(resource, "cpu") ? RLIMIT_CPU
-             : !strcmp(resource, "fsize") ? RLIMIT_FSIZE : !strcmp(resource, "core") ? RLIMIT_CORE : RLIMIT_NPROC;
-    setrlimit(what, &r);
-}
 
 static void new_case(long id, const char *mode)
 {
@@ -974,8 +964,7 @@ static void line_of_spec(const char *line)
     int n = sscanf(line, "%15s %255s %767[^\n]", word, a, b);
     if (n < 1)
         return;
-    if (!strcmp(word, "limit") && n == 3) limit(a, strtoull(b, NULL, 10));
-    else if (!strcmp(word, "enough") && n == 2) enough = strtod(a, NULL);
+    if (!strcmp(word, "enough") && n == 2) enough = strtod(a, NULL);
     else if (!strcmp(word, "case") && n == 3) new_case(strtol(a, NULL, 10), b);
     else if (!strcmp(word, "set") && n == 3) set(a, b);
     else if (!strcmp(word, "p") && n == 3) snprintf(spec.value[find(a)], 64, "%.63s", b);
@@ -1001,16 +990,23 @@ int main(int argc, char **argv)
 {
     char line[1024];
     FILE *f;
-    if (argc != 3 || mdh_arg_count > MAX_ARGS)
+    if (argc < 3 || mdh_arg_count > MAX_ARGS)
         return 96;
+    prepare(argc, argv, NULL); /* where the C library did not do it */
     out = atoi(argv[2]);
     page = (size_t)sysconf(_SC_PAGESIZE);
     f = fopen(argv[1], "r");
     if (!f)
         finish("bad_spec", "the specification cannot be read");
+    if (confined) {
+        if (omp_set_num_threads)
+            omp_set_num_threads(1); /* the runtime sets itself up, for which it may write */
+        confined = confine_nests();
+    }
+    say("{\"confined\":%d}\n", confined);
     while (fgets(line, sizeof line, f))
         line_of_spec(line);
     fclose(f);
-    dprintf(out, "{\"done\":1,\"left_out\":%d}\n", left_out);
-    return 0;
+    say("{\"done\":1,\"left_out\":%d}\n", left_out);
+    _exit(0); /* what the user's file does at its end is not asked for */
 }

@@ -126,7 +126,7 @@ class Subject:
 class Candidate:
     """What would be spliced: functions, a call (nonzero = handled), and what to do after it.
 
-    ``unit``: the text of a file of its own (for a GPU); ``kernel_text`` then declares what it has.
+    ``unit``: the text of a file of its own; ``kernel_text`` then declares what it has.
     ``begin``, ``end``: statements between which arrays stay on the device, for times without copies.
     """
 
@@ -143,9 +143,10 @@ ORIGINAL_ONLY = Candidate("", "0")  # builds the original by itself
 
 
 def driver_text() -> bytes:
-    abi, driver = (_HERE / "harness_abi.h").read_bytes(), (_HERE / "driver.c").read_bytes()
-    first, _, rest = driver.partition(b"#define _GNU_SOURCE\n")
-    return first + b"#define _GNU_SOURCE\n" + abi + b"#line 20\n" + rest
+    abi, confine = (_HERE / "harness_abi.h").read_bytes(), (_HERE / "confine.h").read_bytes()
+    first, define, rest = (_HERE / "driver.c").read_bytes().partition(b"#define _GNU_SOURCE\n")
+    line = first.count(b"\n") + 2
+    return first + define + abi + b'#line 1 "confine.h"\n' + confine + b'#line %d "driver.c"\n' % line + rest
 
 
 def subject_text(subject: Subject, candidate: Candidate) -> bytes:

@@ -1,8 +1,10 @@
 """Compiling and running programs that may be wrong: under limits, in parallel, every end an outcome.
 
-Nothing here uses a shell.  A program runs in a session of its own with a closed standard input, few
+Nothing here uses a shell.  A program runs in a session of its own with an empty standard input, few
 environment variables, a temporary directory, limits on processor time, address space, files and processes,
-and is killed as a group.  What it prints is capped; its results come through a descriptor of their own.
+and is killed as a group.  What it prints is capped; its results come through a descriptor of their own,
+behind a key that only the driver knows.  ``confine.h`` says which system calls it cannot make; where they
+cannot be filtered, processes that it left behind are looked for and killed.
 """
 
 from __future__ import annotations
@@ -12,10 +14,9 @@ import json
 import os
 import re
 import resource
-import selectors
+import secrets
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,30 +25,41 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import filelock
 import platformdirs
 
 from tuning.accelerator import why_not
 from tuning.harness import ORIGINAL_ONLY, Candidate, ScalarArg, Subject, driver_text, subject_text
+from tuning.processes import (
+    OUTPUT_CAP,
+    OUTPUT_FLOOD,
+    TEMPORARY,
+    TIMED_OUT,
+    Ended,
+    environment,
+    is_left_over,
+    kill_marked,
+    run_process,
+    sweep,
+)
 from tuning.toolchain import Toolchain, compiler_reason
+from tuning.turns import Turns
 
-OUTPUT_CAP = 1 << 20
-RESULT_CAP = 16 << 20
 CACHE_CAP = 512 << 20
 _SAID = "unit.txt"  # beside a program: what the compiler of the candidate's own file said
 
 OK = "ok"
 COMPILE_FAILED = "compile_failed"
 CRASHED = "crashed"
-TIMED_OUT = "timed_out"
 WRONG_RESULT = "wrong_result"
 NO_MEMORY = "no_memory"
-OUTPUT_FLOOD = "output_flood"
 DECLINED = "declined"  # the candidate's guard let the original run at the size to tune for
 CUT_OFF = "cut_off"  # much slower than the best so far; not measured to the end
 ORIGINAL_FAILED = "original_failed"  # the fault is the nest's or the input's, not the candidate's
+FORBIDDEN = "forbidden"  # a system call that no computation needs: processes, files, connections
+TAMPERED = "tampered"  # something else than the harness wrote to the descriptor for results
 OVER_LIMITS = "over_limits"  # needs more registers than the device has
 NOT_GENERATED = "not_generated"  # no code exists for this configuration
 UNKNOWN = "unknown"  # replay: nothing is recorded for this configuration
@@ -75,20 +87,7 @@ class Limits:
     file_bytes: int = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """A finished process: its status (negative: signal), why we killed it, and what it wrote."""
-
-    status: int
-    killed: str  # "" | "timed_out" | "output_flood"
-    stdout: bytes
-    stderr: bytes
-    results: bytes = b""
-    seconds: float = 0.0
-
-
-# --------------------------------------------------------------------------- processes
-
+_LOST_RESULTS = 95  # exit status of the driver: see confine.h
 _RUN_ENV = ("PATH", "LD_LIBRARY_PATH")
 _COMPILE_ENV = (
     *_RUN_ENV,
@@ -99,115 +98,6 @@ _COMPILE_ENV = (
     "COMPILER_PATH",
     "GCC_EXEC_PREFIX",
 )
-
-
-def environment(names: Iterable[str], temporary: str, **extra: str) -> dict[str, str]:
-    kept = {n: os.environ[n] for n in names if n in os.environ}
-    return {**kept, "LC_ALL": "C", "TMPDIR": temporary, **extra}
-
-
-def run_process(
-    argv: Sequence[str],
-    *,
-    cwd: str,
-    env: Mapping[str, str],
-    seconds: float,
-    results: bool = False,
-    limits: Mapping[int, int] | None = None,
-) -> Ended:
-    """Run to the end or kill the group.  ``{fd}`` in an argument becomes the result descriptor's number."""
-    read_end, write_end = os.pipe() if results else (-1, -1)
-    try:
-        started = time.monotonic()
-        process = subprocess.Popen(
-            [a.replace("{fd}", str(write_end)) for a in argv] if results else list(argv),
-            cwd=cwd,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=(write_end,) if results else (),
-            start_new_session=True,
-        )
-        for which, value in (limits or {}).items():
-            with suppress(OSError, ValueError):
-                resource.prlimit(process.pid, which, (value, value))
-    except BaseException:
-        if results:
-            os.close(read_end)
-        raise
-    finally:
-        if results:
-            os.close(write_end)
-    assert process.stdout is not None and process.stderr is not None
-    result_pipe = os.fdopen(read_end, "rb", buffering=0) if results else None
-    pipes = [(process.stdout, OUTPUT_CAP), (process.stderr, OUTPUT_CAP)]
-    pipes += [(result_pipe, RESULT_CAP)] if result_pipe else []
-    try:
-        killed, texts = _watch(process, pipes, started + seconds)
-    finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)  # not yet waited for, so the group is still ours
-        process.wait()
-        for pipe, _ in pipes:
-            pipe.close()
-    return Ended(
-        process.returncode,
-        killed,
-        texts[0],
-        texts[1],
-        texts[2] if results else b"",
-        time.monotonic() - started,
-    )
-
-
-def _watch(
-    process: subprocess.Popen[bytes], pipes: Sequence[tuple[IO[bytes], int]], deadline: float
-) -> tuple[str, list[bytes]]:
-    """Collect output until the process ends, time is up, or it wrote too much."""
-    chunks: list[list[bytes]] = [[] for _ in pipes]
-    sizes = [0] * len(pipes)
-    with selectors.DefaultSelector() as selector:
-        pidfd = os.pidfd_open(process.pid)
-        try:
-            selector.register(pidfd, selectors.EVENT_READ, -1)
-            for k, (pipe, _) in enumerate(pipes):
-                os.set_blocking(pipe.fileno(), False)
-                selector.register(pipe, selectors.EVENT_READ, k)
-            ended, killed = False, ""
-            while not ended and not killed:
-                remaining = deadline - time.monotonic()
-                if remaining <= 0:
-                    killed = TIMED_OUT
-                for key, _ in selector.select(max(0.0, remaining)):
-                    ended = ended or key.data == -1
-                    if key.data >= 0 and not _drain(
-                        key.fd, chunks[key.data], sizes, key.data, pipes[key.data][1]
-                    ):
-                        selector.unregister(key.fileobj)
-                if any(size > cap for size, (_, cap) in zip(sizes, pipes, strict=True)):
-                    killed = OUTPUT_FLOOD
-        finally:
-            os.close(pidfd)
-    for k, (pipe, cap) in enumerate(pipes):
-        _drain(pipe.fileno(), chunks[k], sizes, k, cap)
-    if not killed and any(size > cap for size, (_, cap) in zip(sizes, pipes, strict=True)):
-        killed = OUTPUT_FLOOD
-    return killed, [b"".join(c) for c in chunks]
-
-
-def _drain(fd: int, chunks: list[bytes], sizes: list[int], k: int, cap: int) -> bool:
-    """Read what is there, keeping at most ``cap`` bytes; False at end of file."""
-    while sizes[k] <= cap:
-        try:
-            data = os.read(fd, 1 << 16)
-        except BlockingIOError:
-            return True
-        if not data:
-            return False
-        sizes[k] += len(data)
-        chunks.append(data)
-    return True
 
 
 class Cache:
@@ -240,7 +130,7 @@ class Cache:
             except OSError:
                 if self.find(key) is not None:
                     break
-                stale = Path(tempfile.mkdtemp(dir=self.root, prefix="stale-"))
+                stale = Path(tempfile.mkdtemp(dir=self.root, prefix=f"stale-{os.getpid()}-"))
                 with suppress(OSError):
                     entry.rename(stale / "entry")
                 shutil.rmtree(stale, ignore_errors=True)
@@ -251,8 +141,8 @@ class Cache:
         total, now = 0, time.time()
         for used, size, entry in sorted(self._entries(), reverse=True):
             total += size
-            unfinished = entry.name.startswith("tmp-")
-            if now - used > 86400 if unfinished else total > cap:
+            unfinished = entry.name.startswith(("tmp-", "stale-"))
+            if is_left_over(entry.name) or (now - used > 86400 if unfinished else total > cap):
                 shutil.rmtree(entry, ignore_errors=True)
 
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
@@ -295,11 +185,13 @@ class Workbench:
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     cache_dir: Path = field(default_factory=default_cache_dir)
+    turns: Turns | None = None  # with other processes of the same run
 
     @cached_property
     def _cache(self) -> Cache:
         cache = Cache(Path(self.cache_dir) / "programs")
         cache.prune()
+        sweep()
         return cache
 
     def build(self, subject: Subject, candidate: Candidate) -> Outcome:
@@ -345,6 +237,8 @@ class Workbench:
         if not candidates:
             return []
         self._driver()  # once, before all would make it
+        if self.turns is not None:
+            self.turns.pause()
         with ThreadPoolExecutor(max(1, self.jobs)) as pool:
             return list(pool.map(lambda c: self.build(subject, c), candidates))
 
@@ -419,14 +313,14 @@ class Workbench:
     def _unit(self, text: str, made: Path) -> tuple[list[list[str]], str]:
         """The command that compiles a candidate's own file, and the object that it makes."""
         by = self.toolchain.accelerator
-        assert by is not None, "a file for a GPU needs an accelerator"
-        source, own = made / f"unit{by.suffix}", str(made / "unit.o")
+        source, own = made / (f"unit{by.suffix}" if by is not None else "unit.c"), str(made / "unit.o")
         source.write_text(text)
-        return [[*by.compile, "-c", str(source), "-o", own]], own
+        compiler = list(by.compile) if by is not None else self.toolchain.unit_command
+        return [[*compiler, "-c", str(source), "-o", own]], own
 
     @contextmanager
     def _making(self) -> Iterator[Path]:
-        made = Path(tempfile.mkdtemp(dir=self._cache.root, prefix="tmp-"))
+        made = Path(tempfile.mkdtemp(dir=self._cache.root, prefix=f"tmp-{os.getpid()}-"))
         try:
             yield made
         finally:
@@ -445,6 +339,10 @@ class Workbench:
     @contextmanager
     def measuring(self) -> Iterator[None]:
         """One measurement at a time on this machine."""
+        if self.turns is not None:
+            with self.turns.alone():
+                yield
+            return
         Path(self.cache_dir).mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(str(Path(self.cache_dir) / "measure.lock")):
             yield
@@ -468,30 +366,49 @@ class Workbench:
         """
         wall = seconds or self.limits.run_seconds
         threads = threads or self.threads
-        with tempfile.TemporaryDirectory(prefix="mdh-lift-") as directory:
+        if self.turns is not None and not timed:
+            self.turns.pause()
+        confine = self.toolchain.accelerator is None  # a driver of GPUs opens devices and starts compilers
+        key = secrets.token_hex(16)
+        with tempfile.TemporaryDirectory(
+            prefix=f"{TEMPORARY}{os.getpid()}-", ignore_cleanup_errors=True
+        ) as directory:
             spec = Path(directory) / "spec"
-            limits = _limit_lines(self.limits, wall, threads) + f"enough {enough}\n"
-            spec.write_text(limits + "".join(cases))
+            spec.write_text(f"enough {enough}\n" + "".join(cases))
             env = environment(_RUN_ENV, directory, OMP_NUM_THREADS=str(threads), OMP_DYNAMIC="false")
             if self.toolchain.accelerator is not None:
                 env |= self.toolchain.accelerator.environment()
             if not timed:
                 env["OMP_WAIT_POLICY"] = "passive"
             ended = run_process(
-                [program, str(spec), "{fd}"], cwd=directory, env=env, seconds=wall, results=True
+                [program, str(spec), "{fd}", "key=0"],
+                cwd=directory,
+                env=env,
+                seconds=wall,
+                results=True,
+                given=_limits_line(key, self.limits, wall, threads, confine),
             )
-        return classify(ended)
+            if _confined(ended, key) != 1:
+                kill_marked(directory)
+        return classify(ended, key)
 
 
-def _limit_lines(limits: Limits, wall: float, threads: int) -> str:
-    values = {
-        "as": limits.memory_bytes + threads * (192 << 20),  # stacks and malloc arenas are reserved per thread
-        "cpu": int(wall * (threads + 1)) + 2,
-        "fsize": limits.file_bytes,
-        "core": 0,
-        "nproc": _tasks_on_machine() + threads + 128,
-    }
-    return "".join(f"limit {name} {value}\n" for name, value in values.items())
+def _limits_line(key: str, limits: Limits, wall: float, threads: int, confine: bool) -> bytes:
+    """What ``confine.h`` reads: key, address space, processor time, size of files, core, tasks, filter."""
+    values = (
+        limits.memory_bytes + threads * (192 << 20),  # stacks and malloc arenas are reserved per thread
+        int(wall * (threads + 1)) + 2,
+        limits.file_bytes,
+        0,
+        _tasks_on_machine() + threads + 128,
+        int(confine),
+    )
+    return f"{key} {' '.join(map(str, values))}\n".encode()
+
+
+def _confined(ended: Ended, key: str) -> int:
+    lines, _ = _lines_of(ended.results, key)
+    return int(next((line["confined"] for line in lines if "confined" in line), 0))
 
 
 def _tasks_on_machine() -> int:
@@ -501,34 +418,43 @@ def _tasks_on_machine() -> int:
         return 4096
 
 
-def classify(ended: Ended) -> Outcome:
-    """What the end of a harness program means."""
-    lines = _json_lines(ended.results)
+def classify(ended: Ended, key: str = "") -> Outcome:
+    """What the end of a harness program means; ``key`` is what its lines begin with."""
+    lines, foreign = _lines_of(ended.results, key)
     phase = next((line["phase"] for line in reversed(lines) if "phase" in line), "")
     case = next((line["case"] for line in reversed(lines) if "case" in line), -1)
     data = {"lines": lines, "phase": phase, "case": case, "seconds": ended.seconds}
-    kind, reason = _ending(ended, lines)
-    if phase == "original" and kind in (CRASHED, TIMED_OUT, OUTPUT_FLOOD):
+    kind, reason = _ending(ended, lines, foreign)
+    if phase == "original" and kind in (CRASHED, TIMED_OUT, OUTPUT_FLOOD, FORBIDDEN, TAMPERED):
         return Outcome(ORIGINAL_FAILED, f"the original nest: {reason}", {**data, "how": kind})
     return Outcome(kind, reason, data)
 
 
-def _ending(ended: Ended, lines: list[dict[str, Any]]) -> tuple[str, str]:
+_EVENTS = {"no_memory": NO_MEMORY, "forbidden": FORBIDDEN}
+
+
+def _ending(ended: Ended, lines: list[dict[str, Any]], foreign: bool) -> tuple[str, str]:
     event = next((line for line in lines if "event" in line), None)
     if event is not None:
-        return (NO_MEMORY if event["event"] == "no_memory" else HARNESS_FAILED), str(event["detail"])
+        return _EVENTS.get(event["event"], HARNESS_FAILED), str(event["detail"])
+    if foreign:
+        return TAMPERED, "it wrote to the descriptor for results"
     if ended.killed == OUTPUT_FLOOD:
         return OUTPUT_FLOOD, f"more than {OUTPUT_CAP} bytes of output"
     if ended.killed == TIMED_OUT or ended.status == -signal.SIGXCPU:
         return TIMED_OUT, f"not finished after {ended.seconds:.1f} s"
     if ended.status == -signal.SIGKILL:
         return NO_MEMORY, "killed from outside, most likely because memory ran out"
+    if ended.status == -signal.SIGSYS:
+        return FORBIDDEN, "a system call of another architecture, or while the signal for it was blocked"
     if ended.status < 0:
         return CRASHED, f"signal {-ended.status} ({_signal_name(-ended.status)})"
     if ended.status == 127 and not lines:
         return HARNESS_FAILED, "the program does not start: " + ended.stderr.decode(
             "utf-8", "replace"
         ).strip()[-200:]
+    if ended.status == _LOST_RESULTS:
+        return CRASHED, "it closed the descriptor for results, or a copy of the process went on"
     if not any("done" in line for line in lines):
         return CRASHED, f"ended with status {ended.status} before its results were complete"
     return OK, ""
@@ -541,14 +467,20 @@ def _signal_name(number: int) -> str:
         return "unknown"
 
 
-def _json_lines(raw: bytes) -> list[dict[str, Any]]:
+def _lines_of(raw: bytes, key: str) -> tuple[list[dict[str, Any]], bool]:
+    """The driver's lines, each behind the key and a blank, and whether there is anything else."""
+    head = f"{key} ".encode() if key else b""
     lines: list[dict[str, Any]] = []
+    foreign = False
     for line in raw.splitlines():
+        if not line.startswith(head):
+            foreign = True
+            continue
         with suppress(ValueError):
-            value = json.loads(line)
+            value = json.loads(line.removeprefix(head))
             if isinstance(value, dict):
                 lines.append(value)
-    return lines
+    return lines, foreign
 
 
 # --------------------------------------------------------------------------- cases as text

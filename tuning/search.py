@@ -23,11 +23,12 @@ from lowering.point import Point, Value
 from lowering.space import Space
 from mdh_core.diagnostics import Diagnostic, Refusal
 from tuning.budget import DEFAULT_STRATEGY, STRATEGIES, Budget
+from tuning.records import IN_TURN
 from tuning.runner import COMPILE_FAILED, NOT_GENERATED, UNKNOWN, Outcome
 from tuning.space import Estimate, best_estimated, working_set
 
 CUT_OFF_FACTOR = 3.0
-IN_TURN = "timed in turn with the other leaders"  # reason of an ok outcome
+MODEL = "model"  # strategy: none, the cost model chooses
 _FOR_THE_RACE = 0.15  # of a budget in seconds
 _TAKES_START = ("genetic_algorithm", "greedy_ils", "simulated_annealing")
 _STALL = 400  # runs in a row without a configuration that is new
@@ -42,7 +43,8 @@ _USUAL = Budget(evaluations=200)
 class Evaluation:
     """One configuration: how it went, and its time in seconds (infinite unless the outcome is ok).
 
-    ``text``: hash of its code where that is known; other configurations may have the same.
+    ``text``: hash of its code where that is known; other configurations may have the same.  ``times``: of
+    single runs, of which ``seconds`` was made.
     """
 
     point: Point
@@ -50,6 +52,7 @@ class Evaluation:
     seconds: float = math.inf
     reused: bool = False  # from the store: costs no budget
     text: str = ""
+    times: tuple[float, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -173,7 +176,7 @@ def first_choice(
     ledger = _Ledger(space, evaluate_batch, Budget())
     ledger.evaluate(best_estimated(space, order_hint, count, seed))
     ledger.stopped = "no search"
-    return _result(ledger, "model", seed, count)
+    return _result(ledger, MODEL, seed, count)
 
 
 def _favourites(budget: Budget) -> int:
@@ -203,7 +206,7 @@ def _raced(result: SearchResult, incumbent: Sequence[Point], race: Race, seconds
     leaders = _distinct([*known, *leaders])
     times = race(leaders, 0, seconds)
     renewed = [
-        replace(e, outcome=Outcome(e.outcome.kind, IN_TURN), seconds=t)
+        replace(e, outcome=Outcome(e.outcome.kind, IN_TURN), seconds=t, times=(t,))
         for e, t in zip(leaders, times, strict=True)
     ]
     order = sorted((e for e in renewed if e.ok), key=lambda e: e.seconds)

@@ -44,6 +44,12 @@ def _compiled(space: Space) -> list[tuple[CodeType, int]]:
     return result
 
 
+def is_among(space: Space, point: Mapping[str, Value]) -> bool:
+    """Whether a point is one of the space: the same names, listed values, no restriction broken."""
+    listed = point.keys() == set(space.names) and all(point[n] in values for n, values in space.parameters)
+    return listed and allows(space, point)
+
+
 def valid_points(space: Space, shuffle: random.Random | None = None) -> Iterator[Point]:
     """All points that the restrictions allow; in order of the values, or (depth first) in random order."""
     needed: list[list[CodeType]] = [[] for _ in range(len(space.parameters) + 1)]

@@ -1,6 +1,7 @@
 """How the user's file is compiled and linked: verdicts and times are about exactly these commands.
 
-Where a candidate has a file of its own (for a GPU), that is compiled by an ``Accelerator`` and linked to it.
+Where a candidate has a file of its own, that is compiled by the same compiler, or for a GPU by an
+``Accelerator``, and linked to it.
 """
 
 from __future__ import annotations
@@ -106,6 +107,12 @@ class Toolchain:
             "-ldl",
             *_UNNEEDED,
         ]
+
+    @property
+    def unit_command(self) -> list[str]:
+        """What compiles a candidate's own file for the processor; the flags are those of the subject."""
+        openmp = ["-fopenmp"] if self.openmp else []
+        return [*self.cc, *usable_flags(self.flags), *openmp, "-w", *_UNNEEDED[:2]]
 
     def plain_command(
         self, machine: bool, subject: str, dependencies: str, output: str, quote_dir: str

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,10 +21,15 @@ from typing import Any
 from lowering.point import Point
 from lowering.space import Space
 from mdh_core.diagnostics import Diagnostic, Refusal
-from tuning.budget import DEFAULT_STRATEGY, Budget
+from tuning.budget import DEFAULT_STRATEGY, STRATEGIES, Budget
 from tuning.harness import ORIGINAL_ONLY, Candidate, Subject
-from tuning.measure import Measurement, Ratio, measure, quantile, run_bench
+from tuning.measure import measure, run_bench
 from tuning.race import race
+from tuning.records import IN_TURN, RACE, SEARCH, VERIFICATION, SearchRecord, Step, low_quantile
+from tuning.replay import diagnostics_json, verification_json
+from tuning.results import TuneResult as TuneResult
+from tuning.results import Winner as Winner
+from tuning.results import text_hash as text_hash
 from tuning.runner import (
     DECLINED,
     HARNESS_FAILED,
@@ -36,56 +42,15 @@ from tuning.runner import (
     Outcome,
     Workbench,
 )
-from tuning.search import IN_TURN, Evaluation, SearchResult, first_choice, search
+from tuning.search import MODEL, Evaluation, SearchResult, first_choice, search
 from tuning.space import Estimate
 from tuning.store import Context, Record, Store, canonical
 from tuning.verify import EXACT_DATA, Case, Thorough, VerifySummary, verify, verify_thoroughly
 
 MakeCandidate = Callable[[Point], Candidate]
 Tell = Callable[[Evaluation], None]
-_LOW_QUANTILE = 0.2
 _CHECKED_AGAINST_ORIGINAL = 2.0  # seconds: a slower original is not run once per candidate
 _NOT_STORED = (HARNESS_FAILED, UNKNOWN)
-
-
-@dataclass(frozen=True, slots=True)
-class Winner:
-    """The candidate that may be spliced: it passed ``verification``; ``measurement`` is paired."""
-
-    point: Point
-    candidate: Candidate
-    program: str
-    text_hash: str
-    verification: VerifySummary
-    measurement: Measurement
-
-    @property
-    def ratio(self) -> Ratio:
-        return self.measurement.ratio
-
-
-@dataclass(frozen=True, slots=True)
-class TuneResult:
-    """``problem`` is set where the original could not be built or run; then nothing was tried."""
-
-    winner: Winner | None
-    search: SearchResult | None
-    problem: Outcome | None = None
-    original_seconds: float = math.nan
-    diagnostics: tuple[Diagnostic, ...] = ()
-
-    @property
-    def evaluations(self) -> tuple[Evaluation, ...]:
-        return self.search.evaluations if self.search else ()
-
-    @property
-    def reasons(self) -> dict[str, int]:
-        """Number of evaluations per outcome kind."""
-        return self.search.reasons if self.search else {}
-
-    @property
-    def wrong(self) -> tuple[Evaluation, ...]:
-        return tuple(e for e in self.evaluations if e.outcome.kind == WRONG_RESULT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +58,8 @@ class Settings:
     """How to tune.
 
     ``resident``: what counts at the end are times with the arrays on the device already (a data region).
+    ``named``: what the search is called in the database, where the strategy does not say it.  ``described``:
+    hash of the code of a point as the lock file has it.
     ``style``: data, as in ``verify.cases_for``; ``final_seconds`` and at least ``final_rounds``: the last
     measurement.
     """
@@ -103,12 +70,17 @@ class Settings:
     style: str = "sum"
     bitwise: bool = False
     resume: bool = True
-    replay: bool = False
     resident: bool = False
     final_seconds: float = 3.0
     final_rounds: int = 7
     sample_seconds: float = 0.1
     finalists: int = 8
+    named: str = ""
+    described: Callable[[Point], str] | None = None
+
+    @property
+    def shown_strategy(self) -> str:
+        return self.named or (MODEL if self.budget.nothing else self.strategy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +91,7 @@ class Reference:
     inexact: bool
     seconds: float
     process_seconds: float  # with filling the arrays
-
-
-def text_hash(candidate: Candidate) -> str:
-    text = "\0".join((candidate.kernel_text, candidate.call, candidate.after))
-    if candidate.unit:
-        text += "\0" + candidate.unit
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    times: tuple[float, ...] = ()  # of single runs, the first included
 
 
 def source_hash(subject: Subject) -> str:
@@ -155,10 +121,9 @@ def reference(
     first = ended.data.get("first", {}).get("original")
     if not ended.ok or first is None:
         return ended if not ended.ok else Outcome(HARNESS_FAILED, "the original was not run")
-    best = min([first["seconds"], *(t[0] for t in ended.data["times"])])
-    found = Reference(
-        first["digest"], bool(first["inexact"]), best, ended.data.get("seconds", 0.0) or first["seconds"]
-    )
+    times = (first["seconds"], *(t[0] for t in ended.data["times"]))
+    process = ended.data.get("seconds", 0.0) or first["seconds"]
+    found = Reference(first["digest"], bool(first["inexact"]), min(times), process, times)
     return Outcome(OK, data={"reference": found})
 
 
@@ -184,6 +149,8 @@ class _Tuner:
     thorough: Thorough | None = None
     made: dict[str, tuple[Candidate, str]] = field(default_factory=dict)  # point -> candidate, program
     by_text: dict[str, Evaluation] = field(default_factory=dict)
+    search: int | None = None  # of the store
+    begun: float = field(default_factory=time.monotonic)
 
     def evaluate_batch(self, points: Sequence[Point], cut_off: float) -> list[Evaluation]:
         """Generate all, look all up, compile what is new in parallel, then compare and time one by one."""
@@ -201,6 +168,7 @@ class _Tuner:
             key = canonical(point)
             if key not in done:
                 done[key] = self._try(point, candidates[key], programs[key], cut_off)
+            self._note(SEARCH, done[key])
             self.tell(done[key])
         return [done[canonical(p)] for p in points]
 
@@ -210,25 +178,34 @@ class _Tuner:
         except (Refusal, ValueError) as error:
             return Evaluation(point, Outcome(NOT_GENERATED, str(error)[:400]), reused=True)
         self.made[canonical(point)] = (candidate, "")
-        known = self._known(point, text_hash(candidate))
-        if known is not None:
-            return known
-        if self.settings.replay:
-            return Evaluation(point, Outcome(UNKNOWN, "not among the recorded evaluations"))
-        return candidate
+        return self._known(point, text_hash(candidate)) or candidate
+
+    def _note(self, phase: str, evaluation: Evaluation) -> None:
+        """The next step of the search, for the store."""
+        if self.store is None or self.search is None:
+            return
+        e, outcome = evaluation, evaluation.outcome
+        at = time.monotonic() - self.begun
+        self.store.step(
+            self.search,
+            Step(
+                0, at, phase, canonical(e.point), outcome.kind, outcome.reason, e.times, e.text, e.reused
+            ),
+        )
 
     def _known(self, point: Point, digest: str) -> Evaluation | None:
         twin = self.by_text.get(digest)
         if twin is not None:
             return replace(twin, point=point, reused=True)
-        if self.store is None or self.context is None or not (self.settings.resume or self.settings.replay):
+        s = self.settings
+        if self.store is None or self.context is None or not s.resume or s.budget.nothing:
             return None
         record = self.store.find(self.context, canonical(point), digest)
         if record is None:
             return None
-        seconds = quantile(record.times, _LOW_QUANTILE) if record.times else math.inf
+        seconds = low_quantile(record.times) if record.times else math.inf
         evaluation = Evaluation(
-            point, Outcome(record.outcome, record.reason), seconds, not self.settings.replay, digest
+            point, Outcome(record.outcome, record.reason), seconds, True, digest, record.times
         )
         self.by_text[digest] = evaluation
         return evaluation
@@ -245,9 +222,13 @@ class _Tuner:
             outcome = Outcome(OVER_LIMITS, built.data["over_limits"])
         elif built.ok:
             outcome, times = self._compare_and_time(built.data["program"], cut_off)
-        seconds = quantile(times, _LOW_QUANTILE) if outcome.ok and times else math.inf
+        seconds = low_quantile(times) if outcome.ok and times else math.inf
         evaluation = Evaluation(
-            point, Outcome(outcome.kind, outcome.reason), seconds, text=text_hash(candidate)
+            point,
+            Outcome(outcome.kind, outcome.reason),
+            seconds,
+            text=text_hash(candidate),
+            times=tuple(times),
         )
         self.by_text[text_hash(candidate)] = evaluation
         return self._keep(evaluation, text_hash(candidate), times, candidate.configuration_json)
@@ -255,7 +236,8 @@ class _Tuner:
     def _keep(
         self, evaluation: Evaluation, digest: str, times: Sequence[float] = (), configuration: str = "{}"
     ) -> Evaluation:
-        if self.store is not None and self.context is not None and evaluation.outcome.kind not in _NOT_STORED:
+        kept = evaluation.outcome.kind not in _NOT_STORED and not self.settings.budget.nothing
+        if self.store is not None and self.context is not None and kept:  # one run is no measurement
             known = times or ((evaluation.seconds,) if evaluation.ok else ())
             outcome = evaluation.outcome
             record = Record(
@@ -351,7 +333,7 @@ class _Tuner:
             made = programs[k]
             ended = self._time(made[1], math.inf) if made else Outcome(HARNESS_FAILED)
             times = [t[1] for t in ended.data.get("times", ())] if ended.ok else []
-            return quantile(times, _LOW_QUANTILE) if times else math.inf
+            return low_quantile(times) if times else math.inf
 
         times = race(sample, len(leaders), incumbent, seconds)
         earlier = [e for e in self.by_text.values() if e.outcome.reason == IN_TURN]
@@ -359,7 +341,9 @@ class _Tuner:
             self._record(replace(e, outcome=Outcome(OK)))
         for e, t in zip(leaders, times, strict=True):
             if math.isfinite(t):
-                self._record(replace(e, outcome=Outcome(OK, IN_TURN), seconds=t))
+                timed = replace(e, outcome=Outcome(OK, IN_TURN), seconds=t, times=(t,), reused=False)
+                self._record(timed)
+                self._note(RACE, timed)
         return times
 
     def _record(self, evaluation: Evaluation) -> None:
@@ -383,6 +367,7 @@ class _Tuner:
             why = Outcome(DECLINED, "its guard never let it run") if summary.outcome.ok else summary.outcome
             result = _marked(result, leader.point, why)
             self._keep(Evaluation(leader.point, why), text_hash(candidate))
+            self._note(VERIFICATION, Evaluation(leader.point, why, text=text_hash(candidate)))
         return None, result
 
     def _win(self, point: Point, candidate: Candidate, program: str, summary: VerifySummary) -> Winner:
@@ -449,11 +434,40 @@ def tune(
     tuner = _Tuner(
         bench, subject, make_candidate, sizes, quick, settings, original, store, context, tell, thorough
     )
+    if store is not None and context is not None:
+        tuner.search = store.begin(context, settings.shown_strategy, str(settings.budget))
     found, diagnostics = _search(tuner, space, estimate, start)
     winner, found = tuner.choose(found, final_cases)
     if winner is None and found.evaluations:
         diagnostics += (Diagnostic("MDH607", "no candidate survived: " + _counts(found.reasons)),)
-    return TuneResult(winner, found, None, original.seconds, diagnostics)
+    record = _finished(tuner, found, winner, diagnostics)
+    return TuneResult(winner, found, None, original.seconds, diagnostics, record)
+
+
+def _finished(
+    tuner: _Tuner, found: SearchResult, winner: Winner | None, diagnostics: Sequence[Diagnostic]
+) -> SearchRecord | None:
+    """The record of a search that ended, with what won."""
+    if tuner.store is None or tuner.search is None:
+        return None
+    results: dict[str, Any] = {
+        "original": tuner.original.times,
+        "stopped": found.stopped,
+        "diagnostics": diagnostics_json(diagnostics),
+    }
+    if found.strategy == MODEL and tuner.settings.shown_strategy in STRATEGIES:
+        results["strategy"] = MODEL  # Kernel Tuner is missing
+    if winner is not None:
+        described = tuner.settings.described
+        results |= {
+            "winner": canonical(winner.point),
+            "winner_text": winner.text_hash,
+            "locked_text": described(winner.point) if described is not None else "",
+            "verification": verification_json(winner.verification),
+            "pairs": winner.measurement.pairs,
+            "measured": winner.measurement.outcome.kind,
+        }
+    return tuner.store.finish(tuner.search, **results)
 
 
 def _quick_cases(sizes: Mapping[str, int | float], threads: int, settings: Settings) -> list[Case]:
@@ -472,8 +486,6 @@ def _search(
     s = tuner.settings
     if s.budget.nothing:
         return first_choice(space, tuner.evaluate_batch, order_hint=estimate, seed=s.seed), ()
-    if s.replay:
-        return _replayed(tuner), ()
     try:
         found = search(
             space,
@@ -490,17 +502,6 @@ def _search(
         found = first_choice(space, tuner.evaluate_batch, order_hint=estimate, seed=s.seed)
         return found, (refusal.diagnostic,)
     return found, ()
-
-
-def _replayed(tuner: _Tuner) -> SearchResult:
-    """What the recorded evaluations say, without running anything: those of the last race decide."""
-    s = tuner.settings
-    records = tuner.store.all(tuner.context) if tuner.store is not None and tuner.context is not None else []
-    points: list[Point] = [json.loads(text) for text in dict.fromkeys(r.configuration for r in records)]
-    evaluations = tuple(tuner.evaluate_batch(points, math.inf))
-    ran = sorted((e for e in evaluations if e.ok), key=lambda e: e.seconds)
-    leaders = [e for e in ran if e.outcome.reason == IN_TURN] or ran
-    return SearchResult(evaluations, tuple(leaders[: s.finalists + 1]), s.strategy, s.seed, "replay")
 
 
 def _counts(reasons: Mapping[str, int]) -> str:

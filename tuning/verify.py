@@ -44,13 +44,13 @@ from functools import partial
 from typing import Any
 
 from tuning.harness import ArrayArg, Sizes, Subject
+from tuning.processes import TIMED_OUT
 from tuning.runner import (
     CRASHED,
     HARNESS_FAILED,
     NO_MEMORY,
     OK,
     ORIGINAL_FAILED,
-    TIMED_OUT,
     WRONG_RESULT,
     Outcome,
     Workbench,

@@ -1,20 +1,11 @@
-"""The limits of this machine: read bandwidth, copy bandwidth and FMA peak, measured by small C programs.
+/* The limits of a machine.  One argument: bytes of each array; prints one JSON object, the best of seven runs.
 
-    read    every core sums its part of an array of the given size; bytes per second
-    copy    every core copies with ordinary stores; bytes per second, read and written
-    peak    independent vector FMAs in registers, single and double precision; operations per second
-"""
+   read    every core sums its part of an array; bytes per second
+   copy    every core copies with ordinary stores; bytes per second, read and written
+   triad   c = b + 3 a; bytes per second, read and written
+   peak    independent vector FMAs in registers, single and double precision; operations per second
 
-from __future__ import annotations
-
-import json
-import os
-import subprocess
-import tempfile
-from dataclasses import dataclass
-from pathlib import Path
-
-SOURCE = r"""
+   What a store brings into a cache before it overwrites it is not counted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <omp.h>
@@ -53,6 +44,18 @@ static double read_bytes(const float *a, long n) {
   return 4.0 * n * passes / (omp_get_wtime() - t);
 }
 
+static double triad_bytes(float *restrict c, const float *restrict b, const float *restrict a, long n) {
+  double t = omp_get_wtime();
+  long passes = PASSES(n);
+#pragma omp parallel
+  for (long p = 0; p < passes; p++) {
+#pragma omp for simd schedule(static) nowait
+    for (long i = 0; i < n; i++) c[i] = b[i] + 3.0f * a[i];
+    __asm__ volatile("" ::: "memory");
+  }
+  return 12.0 * n * passes / (omp_get_wtime() - t);
+}
+
 static double copy_bytes(float *restrict b, const float *restrict a, long n) {
   double t = omp_get_wtime();
   long passes = PASSES(n);
@@ -89,50 +92,19 @@ PEAK(peak_double, vd, double)
 
 int main(int argc, char **argv) {
   long n = argc > 1 ? atol(argv[1]) / 4 / 512 * 512 : 1L << 26;
-  float *a = aligned_alloc(64, 4 * n), *b = aligned_alloc(64, 4 * n);
-  if (!a || !b) return 1;
+  if (n < 512) n = 512;
+  float *a = aligned_alloc(64, 4 * n), *b = aligned_alloc(64, 4 * n), *d = aligned_alloc(64, 4 * n);
+  if (!a || !b || !d) return 1;
 #pragma omp parallel for
-  for (long i = 0; i < n; i++) a[i] = 1, b[i] = 0;
-  double read = 0, copy = 0, single = 0, twice = 0;
+  for (long i = 0; i < n; i++) a[i] = 1, b[i] = 0, d[i] = 0;
+  double read = 0, copy = 0, triad = 0, single = 0, twice = 0;
   for (int r = 0; r < 7; r++) {
-    double x = read_bytes(a, n), y = copy_bytes(b, a, n), p = peak_float(), q = peak_double();
-    read = x > read ? x : read, copy = y > copy ? y : copy;
+    double x = read_bytes(a, n), y = copy_bytes(b, a, n), z = triad_bytes(d, b, a, n);
+    double p = peak_float(), q = peak_double();
+    read = x > read ? x : read, copy = y > copy ? y : copy, triad = z > triad ? z : triad;
     single = p > single ? p : single, twice = q > twice ? q : twice;
   }
-  printf("{\"read\": %g, \"copy\": %g, ", read, copy);
+  printf("{\"read\": %g, \"copy\": %g, \"triad\": %g, ", read, copy, triad);
   printf("\"peak_float\": %g, \"peak_double\": %g}\n", single, twice);
   return 0;
 }
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bytes per second, operations per second; of all cores together, the best of seven."""
-
-    read: float
-    copy: float
-    peak_float: float
-    peak_double: float
-
-
-def measure_limits(working_set: float = 1 << 28, compiler: str = "gcc", threads: int = 0) -> Limits:
-    """Compile and run the measurement (a few seconds), with so many threads; 0: as many as there are cores.
-
-    ``working_set``: bytes that are read again and again.  A case whose data stay in a cache has that
-    cache's bandwidth as its limit, so the limit is measured at the case's own size.
-    """
-    with tempfile.TemporaryDirectory() as directory:
-        source, program = Path(directory, "limits.c"), Path(directory, "limits")
-        source.write_text(SOURCE)
-        subprocess.run(
-            [compiler, "-O3", "-march=native", "-fopenmp", str(source), "-o", str(program)], check=True
-        )
-        command = [str(program), str(int(working_set))]
-        environment = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
-        ran = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
-    return Limits(**json.loads(ran.stdout))
-
-
-if __name__ == "__main__":
-    print(measure_limits())

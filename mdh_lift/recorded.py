@@ -1,0 +1,360 @@
+"""What lock file and database know of a nest: the locked choice, its proof, what to replay, near machines.
+
+    Work -> block of the lock, record of the database, point of another machine
+
+Nothing is compiled or run here.  ``improve`` decides what to do with it; ``tests/test_recorded.py``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from lowering.device import Device
+from lowering.machine import this_machine
+from lowering.point import Point
+from mdh_core.diagnostics import Refusal, refuse
+from mdh_lift import kernels
+from mdh_lift.classes import SeveralPlan
+from mdh_lift.gpu_plans import GpuPlan
+from mdh_lift.pipeline import Options
+from mdh_lift.version import VERSION
+from tuning import lock as locks
+from tuning.budget import DEFAULT_STRATEGY, parse_budget
+from tuning.fingerprint import description, fingerprint
+from tuning.measure import ratio_of
+from tuning.nearest import distance, kind_of
+from tuning.records import SearchRecord
+from tuning.results import text_hash
+from tuning.search import MODEL
+from tuning.store import Context, Store, StoreError
+from tuning.toolchain import Toolchain
+
+if TYPE_CHECKING:
+    from mdh_lift.improve import Work
+
+LOCKED, NEAREST = "locked", "nearest"  # strategies: whose choice was taken
+JOINT = "joint"  # the kernels of several classes of sizes, each of which has a record of its own
+_MACHINE = ("cores", "vector_bytes", "registers", "l1", "l2", "l3")  # what code is generated for
+_NOT_LOCKED = ("notes", "max_abs", "max_rel")  # of a verification
+
+
+# --------------------------------------------------------------------------- lock and database
+
+
+def lock_of(options: Options) -> locks.Lock:
+    """The lock file.  Raises ``Refusal`` MDH511."""
+    try:
+        return locks.read(options.lock_path)
+    except locks.LockError as error:
+        raise refuse("MDH511", f"the lock file cannot be read: {error}", file=str(options.lock_path),
+                     help=error.help) from None  # fmt: skip
+
+
+def store_of(options: Options, create: bool = True) -> Store:
+    """The database.  Raises ``Refusal`` MDH521."""
+    try:
+        return Store(options.database_path, create=create)
+    except StoreError as error:
+        raise told(error) from None
+
+
+def told(error: StoreError) -> Refusal:
+    """A failure of the database as a diagnostic."""
+    return refuse("MDH521", f"the tuning database cannot be used: {error}")
+
+
+def own_fingerprint(work: Work) -> str:
+    return fingerprint(work.bench.toolchain, work.bench.threads)
+
+
+def block(work: Work) -> dict[str, Any] | None:
+    """The block of this nest, machine and size class.  Raises MDH511."""
+    return locks.find(lock_of(work.options), work.lock_name, own_fingerprint(work), work.size_class)
+
+
+def locked_point(work: Work) -> Point | None:
+    """The locked choice, if it was made from this source on such a machine.  Raises MDH511."""
+    found = block(work)
+    if found is None or found.get("source_hash") != work.hash:
+        return None
+    return _point(found)
+
+
+def _point(of: Mapping[str, Any]) -> Point | None:
+    configuration = of.get("configuration")
+    point = configuration.get("point") if isinstance(configuration, dict) else None
+    return dict(point) if isinstance(point, dict) else None
+
+
+def text_name(name: str) -> str:
+    """A nest's name in the database: bytes of a file's name that are no text are written as escapes."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+# --------------------------------------------------------------------------- what is recorded
+
+
+def is_recorded(stage: str, named: str) -> bool:
+    """Whether a run goes into the database: what may end in the lock file, unless it comes from there."""
+    return named != JOINT and (stage in ("all", "tune") or (stage == "splice" and named != LOCKED))
+
+
+def is_tuned(work: Work) -> bool:
+    """Whether a choice was made for this source and size on this machine.  Raises MDH511, MDH521."""
+    if locked_point(work) is not None:
+        return True
+    if not work.options.database_path.is_file():
+        return False
+    same = {"source_hash": work.hash, "size_class": work.size_class, "fingerprint": own_fingerprint(work)}
+    with store_of(work.options, create=False) as store:
+        return any(r.winner for r in store.searches(text_name(work.lock_name), **same))
+
+
+def context(work: Work, seed: int) -> Context:
+    """What all evaluations of a search of this nest have in common."""
+    toolchain = work.bench.toolchain
+    machine = {**description(toolchain, work.bench.threads), **written_for(work.plan)}
+    return Context(
+        text_name(work.lock_name),
+        work.hash,
+        own_fingerprint(work),
+        work.size_class,
+        " ".join(toolchain.flags),
+        toolchain.version,
+        seed,
+        VERSION,
+        work.target,
+        machine,
+        versions(toolchain),
+    )
+
+
+def written_for(plan: kernels.Plan | GpuPlan | SeveralPlan) -> dict[str, Any]:
+    """What the generated text depends on beside the source and the point."""
+    if isinstance(plan, SeveralPlan):
+        return written_for(plan.chosen[0].plan)
+    if isinstance(plan, GpuPlan):
+        return {"device": asdict(plan.device)}
+    return {"machine": {name: getattr(plan.machine, name) for name in _MACHINE}}
+
+
+def versions(toolchain: Toolchain) -> dict[str, str]:
+    found = {"mdh-lift": VERSION, "compiler": toolchain.version}
+    for name in ("islpy", "kernel-tuner"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    gpu = toolchain.accelerator
+    if gpu is not None:
+        found |= {f"compiler for {gpu.target}": gpu.version, "device": gpu.device}
+    return found
+
+
+def entry(work: Work, record: SearchRecord) -> locks.Entry:
+    """What the lock file says of a search: the same wherever it is made from the record."""
+    made_for = {name: record.machine[name] for name in ("machine", "device") if name in record.machine}
+    return locks.Entry(
+        work.lock_name,
+        record.fingerprint,
+        record.size_class,
+        record.source_hash,
+        {"point": record.winning_point, **made_for},
+        record.locked_text,
+        ratio_of(record.pairs),
+        {name: v for name, v in record.verification.items() if name not in _NOT_LOCKED},
+        record.seed,
+        record.strategy,
+        record.budget,
+        record.versions,
+        record.id,
+    )
+
+
+# --------------------------------------------------------------------------- --locked, --frozen
+
+
+def expect_locked(work: Work) -> Point:
+    """The locked point, from which the code in the lock comes.  Raises MDH520 where the lock would change."""
+    path, name = work.options.lock_path.name, work.lock_name
+    found = block(work)
+    if found is None:
+        others = lock_of(work.options)["nests"].get(name, {})
+        why = f"`{name}` has no entry for this machine and size" if others else f"`{name}` has no entry"
+        raise _would_change(path, f"{why} ({own_fingerprint(work)}, {work.size_class})")
+    point = _point(found)
+    if found.get("source_hash") != work.hash or point is None:
+        raise _would_change(path, f"the entry of `{name}` is of another version of the nest")
+    try:
+        made = text_hash(work.plan.candidate(point, described=True))
+    except (Refusal, ValueError, LookupError, TypeError):
+        raise _would_change(path, f"no code is generated for the configuration of `{name}`") from None
+    if made != found.get("text_hash"):
+        raise _would_change(path, f"other code is generated now for the configuration of `{name}`")
+    return point
+
+
+def expect_entries(options: Options, entries: Sequence[locks.Entry]) -> None:
+    """Raises MDH520 unless the lock file holds exactly these entries."""
+    lock = lock_of(options)
+    for e in entries:
+        before = locks.find(lock, e.nest, e.fingerprint, e.size_class)
+        different = locks.changes(before, locks.block_of(e))
+        if different:
+            what = f"`{e.nest}` for {e.fingerprint} at {e.size_class}: {', '.join(different)}"
+            raise _would_change(options.lock_path.name, what)
+
+
+def _would_change(path: str, why: str) -> Refusal:
+    return refuse("MDH520", f"`{path}` would change: {why}",
+                  help="run it without `--locked`, and commit the lock file")  # fmt: skip
+
+
+def proof(work: Work) -> SearchRecord:
+    """The record that says that the locked code was verified on such a machine.  Raises MDH520, MDH522."""
+    expect_locked(work)
+    found = block(work)
+    assert found is not None
+    options = work.options
+    if not options.database_path.is_file():
+        raise unproved(work.lock_name, f"there is no database `{options.database_path.name}`")
+    with store_of(options, create=False) as store:
+        try:
+            records = store.searches(id=str(found.get("record", "")), fingerprint=own_fingerprint(work))
+        except StoreError as error:
+            raise told(error) from None
+    fitting = [r for r in records if r.finished and r.locked_text == found.get("text_hash")]
+    if not fitting:
+        raise unproved(work.lock_name, f"the database has no record `{found.get('record', '')}` of it")
+    return fitting[-1]
+
+
+def unproved(name: str, why: str) -> Refusal:
+    return refuse("MDH522", f"`{name}` is not known to be verified on this machine: {why}",
+                  help="run it without `--frozen`, or merge its database: `mdh-lift db merge`")  # fmt: skip
+
+
+# --------------------------------------------------------------------------- --replay
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The search that is to be replayed, as far as it is known before its record."""
+
+    nest: str
+    source_hash: str
+    size_class: str
+    target: str
+    here: str  # fingerprint of this machine; empty where it is not known
+
+
+def to_replay(options: Options, wanted: Wanted) -> SearchRecord:
+    """The newest finished search with these settings.  Raises MDH521, MDH523.
+
+    Of this machine, or the one that ``--fingerprint`` names, or the only one of which there is one.
+    """
+    tune = options.config.tune
+    budget = parse_budget(tune.budget)
+    strategy = DEFAULT_STRATEGY if tune.strategy == "auto" else tune.strategy
+    allowed = (MODEL, NEAREST) if budget.nothing else (strategy, MODEL, NEAREST)
+    same = {n: getattr(wanted, n) for n in ("source_hash", "size_class", "target")}
+    if not options.database_path.is_file():
+        raise _nothing(wanted, f"there is no database `{options.database_path.name}`")
+    with store_of(options, create=False) as store:
+        try:
+            records = store.searches(text_name(wanted.nest), seed=tune.seed, budget=str(budget), **same)
+        except StoreError as error:
+            raise told(error) from None
+    by_machine: dict[str, SearchRecord] = {}
+    for r in records:
+        if r.finished and r.strategy in allowed:
+            by_machine[r.fingerprint] = r
+    if options.fingerprint:
+        by_machine = {f: r for f, r in by_machine.items() if f == options.fingerprint}
+    elif wanted.here in by_machine:
+        return by_machine[wanted.here]
+    if len(by_machine) > 1:
+        names = ", ".join(sorted(by_machine))
+        why = f"searches on several machines are recorded: {names}"
+        raise _nothing(wanted, why, "`--fingerprint` names one")
+    if not by_machine:
+        settings = f"seed {tune.seed}, budget {budget} and strategy {strategy}"
+        raise _nothing(wanted, f"there is no finished search with {settings}")
+    return next(iter(by_machine.values()))
+
+
+def _nothing(wanted: Wanted, why: str, advice: str = "") -> Refusal:
+    return refuse("MDH523", f"`{wanted.nest}` cannot be replayed: {why}",
+                  help=advice or "`mdh-lift db list` says what is recorded")  # fmt: skip
+
+
+def device_of(record: SearchRecord) -> Device:
+    """The GPU that code was generated for.  Raises MDH523."""
+    known, names = record.machine.get("device"), {f.name for f in fields(Device)}
+    if not isinstance(known, dict) or "name" not in known:
+        raise refuse("MDH523", f"record {record.id} of `{record.nest}` does not say which device it is for")
+    return Device(**{n: v for n, v in known.items() if n in names})
+
+
+def here(toolchain: Toolchain) -> str:
+    """The fingerprint of this machine for OpenMP."""
+    return fingerprint(toolchain, this_machine().cores)
+
+
+def on_machine_of(record: SearchRecord, plan: kernels.Plan) -> kernels.Plan:
+    """The plan that the recorded machine had."""
+    known = record.machine.get("machine", {})
+    return replace(plan, machine=replace(plan.machine, **{n: known[n] for n in _MACHINE if n in known}))
+
+
+# --------------------------------------------------------------------------- near machines
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """The choice that was made on a machine like this one."""
+
+    fingerprint: str
+    point: Point
+    words: str  # what kind of machine
+
+
+def nearest(work: Work) -> Near | None:
+    """What was chosen for this source and size on the machine most like this one; None where nothing was.
+
+    It may be wrong or slow here: whoever takes it verifies and measures it.  Raises MDH511, MDH521.
+    """
+    own = kind_of(own_fingerprint(work), written_for(work.plan).get("machine"))
+    if own is None:
+        return None
+    found = []
+    for name, point, machine in _elsewhere(work):
+        kind = kind_of(name, machine)
+        far = None if kind is None else distance(own, kind)
+        if kind is not None and far is not None and name != own_fingerprint(work):
+            found.append((far, name, Near(name, point, kind.words)))
+    return min(found, key=lambda f: f[:2])[2] if found else None
+
+
+def _elsewhere(work: Work) -> list[tuple[str, Point, Mapping[str, Any] | None]]:
+    """Fingerprint, point and machine of all choices for this source and size, those of the lock first."""
+    found: dict[str, tuple[str, Point, Mapping[str, Any] | None]] = {}
+    for name, classes in lock_of(work.options)["nests"].get(work.lock_name, {}).items():
+        one = classes.get(work.size_class) if isinstance(classes, dict) else None
+        point = _point(one) if isinstance(one, dict) and one.get("source_hash") == work.hash else None
+        if one is not None and point is not None:
+            found[name] = (name, point, one["configuration"].get("machine"))
+    if work.options.database_path.is_file():
+        with store_of(work.options, create=False) as store:
+            try:
+                same = {"source_hash": work.hash, "size_class": work.size_class, "target": work.target}
+                records = store.searches(text_name(work.lock_name), **same)
+            except StoreError as error:
+                raise told(error) from None
+        for r in records:
+            point = r.winning_point
+            if r.finished and point is not None:
+                found.setdefault(r.fingerprint, (r.fingerprint, point, r.machine.get("machine")))
+    return list(found.values())

@@ -1,0 +1,1 @@
+"""The report: ``data`` collects it as one JSON value, ``page`` makes a self-contained HTML page of it."""

@@ -1,0 +1,314 @@
+"""The report as one self-contained HTML page.
+
+    Report  ->  bytes of a page that opens from a file, runs three known scripts, and can load nothing
+
+The policy of the page forbids every request and names its scripts by their hashes.  Text from sources,
+file names and compilers is escaped by the template; what is markup already comes from printers of ours
+(``mdh_core.mathml``, ``report.svg``).  JSON in the page has no ``<``.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
+
+from emit.frames import page as template
+from mdh_lift.report import plots
+from mdh_lift.report.data import Nest, Report, Result, Search, Text, finite
+
+OPEN = 8  # nests at most that are shown unfolded
+_LIBRARIES = ("vega", "vega-lite", "vega-embed")
+VEGA = "6.4.0"
+_TEXTS = 450_000  # characters of results in a page; more are cut to equal shares
+_LEAST_LINES = 12
+
+
+def html(report: Report) -> bytes:
+    """The page, UTF-8."""
+    shown = plots.plots(report)
+    drawn = {p["id"] for p in shown["plots"]}
+    script, css = _asset("page.js"), _asset("page.css")
+    libraries = {name: _library(name) for name in _LIBRARIES} if drawn else {}
+    nests = _within_budget(report.nests)
+    made: str = _page().render(
+        report=report,
+        policy=_policy([script, *(data.decode() for data in libraries.values())]),
+        css=_Markup(css),
+        script=_Markup(script),
+        plots=_Markup(_json(shown)),
+        data=_packed(json.dumps(report.as_json(), separators=(",", ":")).encode()),
+        libraries=[(name, _packed(data)) for name, data in libraries.items()],
+        vega=VEGA,
+        open=len(report.nests) <= OPEN,
+        nests=[_nest(k, n, report, drawn) for k, n in enumerate(nests)],
+        has_speedups="plot-speedup" in drawn,
+        has_roofline="plot-roofline" in drawn,
+        speedups=list(_speedups(report)),
+        roofs=list(_roofs(report)),
+        board=list(_board(report.board)),
+        refusals=[(r.code, r.title, r.count) for r in report.summary.refusals],
+        notes=[_message(n) for n in report.notes],
+    )
+    return made.encode("utf-8", "backslashreplace")
+
+
+class _Markup(str):
+    """Text that is markup already: the template engine leaves it alone."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return str(self)
+
+
+@functools.cache
+def _page() -> Any:
+    return template("mdh_lift.report", "page.html.j2", {"three": three, "line_numbers": _line_numbers})
+
+
+def _asset(name: str) -> str:
+    return (files("mdh_lift.report") / "templates" / name).read_text("utf-8")
+
+
+def _library(name: str) -> bytes:
+    data: bytes = (files("mdh_lift.report") / "vendor" / f"{name}.min.js").read_bytes()
+    return data
+
+
+def _packed(data: bytes) -> str:
+    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+
+
+def _json(value: object) -> str:
+    """JSON that ends no element, whatever texts it holds."""
+    text = json.dumps(finite(value), separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _policy(scripts: Sequence[str]) -> str:
+    """No request of any kind; scripts by their hashes.  Styles are inline: Vega sets some on its elements."""
+
+    def hashed(text: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+    return "; ".join([
+        "default-src 'none'",
+        f"script-src {' '.join(map(hashed, scripts))}",
+        "style-src 'unsafe-inline'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ])  # fmt: skip
+
+
+def three(v: float) -> str:
+    """Three significant digits."""
+    return f"{v:.3g}" if abs(v) < 1000 else f"{v:.0f}"
+
+
+def _line_numbers(text: Text) -> str:
+    return "\n".join(str(text.line + k) for k in range(text.text.count("\n") + 1))
+
+
+def _within_budget(nests: Sequence[Nest]) -> list[Nest]:
+    """Long results are cut where all together would make the page too large."""
+    total = sum(len(n.result.text) for n in nests if n.result is not None)
+    if total <= _TEXTS:
+        return list(nests)
+    share = _TEXTS // sum(n.result is not None for n in nests)
+    out = []
+    for n in nests:
+        if n.result is not None and len(n.result.text) > share:
+            lines = n.result.text.split("\n")
+            kept = max(_LEAST_LINES, n.result.text[:share].count("\n"))
+            cut = replace(
+                n.result, text="\n".join(lines[:kept]), left_out=n.result.left_out + len(lines) - kept
+            )
+            n = replace(n, result=cut)
+        out.append(n)
+    return out
+
+
+# --------------------------------------------------------------------------- rows
+
+
+def _speedups(report: Report) -> Iterator[tuple[str, ...]]:
+    for n in report.nests:
+        best = n.headline
+        if best is not None and best.speedup is not None:
+            r = best.speedup
+            yield n.name, best.sizes, three(r.median), three(r.low), three(r.high)
+
+
+def _roofs(report: Report) -> Iterator[tuple[str, ...]]:
+    for n in report.nests:
+        if n.roof is not None and report.ceilings is not None:
+            limit = plots.limit(n.roof, report.ceilings)
+            times = (_giga(v) for v in (limit, n.roof.achieved, n.roof.before))
+            yield (n.name, three(n.roof.intensity), *times)
+
+
+def _giga(v: float | None) -> str:
+    return "–" if v is None else three(v / 1e9)
+
+
+def _board(board: Mapping[str, Any] | None) -> Iterator[tuple[str, ...]]:
+    for row in board["nests"] if board is not None else ():
+        ratio = row.get("speedup")
+        numbers: tuple[str, ...] = ("–",) * 3
+        if isinstance(ratio, Mapping) and all(isinstance(ratio.get(k), int | float) for k in _RATIO):
+            numbers = tuple(three(ratio[k]) for k in _RATIO)
+        why = " ".join(str(row[k]) for k in ("code", "reason") if row.get(k))
+        yield (str(row["name"]), str(row.get("result", "")), *numbers, why)
+
+
+_RATIO = ("median", "low", "high")
+
+
+def _message(d: Mapping[str, Any]) -> str:
+    return f"{d['code']}: {d['message']}"
+
+
+def _nest(k: int, n: Nest, report: Report, drawn: set[str]) -> dict[str, Any]:
+    return {
+        "index": k,
+        "nest": n,
+        "messages": [_message(d) for d in n.diagnostics if d["severity"] != "info" or n.state == "refused"],
+        "steps": [
+            {"kind": s.kind, "depth": min(s.depth, 5), "text": s.text, "math": _Markup(s.mathml)}
+            for s in n.steps
+        ],
+        "plain": plain(n),
+        "space": _space(n),
+        "sizes": sizes(n),
+        "counts": list(_counts(n)) if n.counts is not None else None,
+        "buffers": list(_buffers(n)),
+        "inexact": "; ".join(n.counts["notes"]) if n.counts is not None else "",
+        "roof": roof(n, report.ceilings),
+        "roofline": f"plot-{k}-roofline" in drawn,
+        "searches": [_search(s) for s in n.searches],
+        "results": [_result(r) for r in n.results],
+    }
+
+
+def plain(n: Nest) -> str:
+    """The lifted nest as text, indented below host loops."""
+    out = []
+    for s in n.steps:
+        lead = "  " * s.depth
+        text = f"sequential\n{s.text}" if s.kind == "sequential" else s.text
+        out += [lead + line for line in text.rstrip("\n").split("\n")]
+    return "\n".join(out)
+
+
+def sizes(n: Nest) -> str:
+    return ", ".join(f"{name} = {v}" for name, v in n.sizes.items()) or "its fixed sizes"
+
+
+def _space(n: Nest) -> dict[str, Any] | None:
+    if n.space is None:
+        return None
+    s = n.space
+    legends = (
+        [{"mark": _Markup(x.mark), "text": x.text} for x in part] for part in (s.statements, s.dependences)
+    )
+    statements, dependences = legends
+    return {
+        "svg": _Markup(s.svg), "text": s.text, "cut": s.cut,
+        "statements": statements, "dependences": dependences,
+    }  # fmt: skip
+
+
+def number(v: float) -> str:
+    """An integer with thin spaces between thousands."""
+    return f"{v:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def _counts(n: Nest) -> Iterator[tuple[str, str]]:
+    c = n.counts
+    assert c is not None
+    formula = f" = {c['formula']}" if c["formula"] and not c["formula"].isdigit() else ""
+    yield f"iterations{formula}", number(c["iterations"])
+    for op in c["operations"]:
+        yield f"{op['kind']}, {op['type']}", number(op["count"])
+    yield "floating-point operations", number(c["flops"])
+    yield "bytes between memory and a cache that holds everything", number(c["bytes"])
+    if c["intensity"] is not None:
+        yield "floating-point operations per byte", three(c["intensity"])
+
+
+def _buffers(n: Nest) -> Iterator[tuple[str, ...]]:
+    for b in n.counts["buffers"] if n.counts is not None else ():
+        about = "" if b["exact"] else "at most "
+        yield (b["name"], b["type"], about + number(b["read"]), number(b["written"]), number(b["moved"]))
+
+
+def roof(n: Nest, ceilings: Mapping[str, Any] | None) -> str:
+    """The roofline in words; empty where the nest has no floating-point operations."""
+    if n.roof is None:
+        return ""
+    out = f"{three(n.roof.intensity)} floating-point operations per byte."
+    if ceilings is not None:
+        limit = plots.limit(n.roof, ceilings)
+        out += f" From memory at most {_giga(limit)} GFLOP/s on this machine."
+        if n.roof.achieved is not None:
+            share = n.roof.achieved / limit
+            out += f" The result runs at {_giga(n.roof.achieved)} GFLOP/s, {100 * share:.0f} % of that"
+            out += "; its data stay in caches." if share > 1 else "."
+    return out
+
+
+def _search(s: Search) -> dict[str, Any]:
+    improved = [t for t, before in zip(s.trials, (None, *s.trials), strict=False)
+                if t.best is not None and (before is None or before.best != t.best)]  # fmt: skip
+    words = [f"{len(s.trials)} evaluations", f"strategy {s.strategy}", f"budget {s.budget}", f"seed {s.seed}"]
+    end = s.stopped if s.finished else "it did not end"
+    return {
+        "search": s,
+        "words": ", ".join(words) + (f"; {end}" if end else "") + ".",
+        "key": _key(s),
+        "improvements": [(t.number + 1, f"{t.offset:.1f}", _ms(t.best)) for t in improved],
+        "rejected": [(r.cause.replace("_", " "), r.count, r.example) for r in s.rejected],
+    }
+
+
+def _key(s: Search) -> str:
+    out = "Points are configurations that ran"
+    out += ", ticks at the foot those that did not" if any(t.seconds is None for t in s.trials) else ""
+    return out + (", the dashed line is the original." if s.original else ".")
+
+
+def _ms(seconds: float | None) -> str:
+    return "–" if seconds is None else three(seconds * 1e3)
+
+
+_PROVENANCE = ("strategy", "budget", "seed", "source_hash", "text_hash")
+
+
+def _result(r: Result) -> dict[str, Any]:
+    block = r.block
+    provenance = [(k, block[k]) for k in _PROVENANCE if k in block]
+    provenance += sorted((block.get("versions") or {}).items())
+    return {
+        "result": r,
+        "verification": [(k.replace("_", " "), _value(v)) for k, v in r.verification.items()],
+        "provenance": [("fingerprint", r.fingerprint), *provenance],
+        "block": json.dumps(finite(block), indent=2, sort_keys=True, ensure_ascii=False),
+    }
+
+
+def _value(v: object) -> str:
+    if isinstance(v, float):
+        return three(v) if math.isfinite(v) else "–"
+    if isinstance(v, Mapping):
+        return ", ".join(f"{k} ({_value(x)})" for k, x in v.items()) or "–"
+    if isinstance(v, list | tuple):
+        return "; ".join(map(_value, v)) or "–"
+    return str(v)

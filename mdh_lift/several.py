@@ -1,0 +1,151 @@
+"""Nests with several `sizes` clauses: a search for each class, then all kernels together as one candidate.
+
+    search per class -> those that are faster there -> SeveralPlan -> compared and measured at every class
+
+What is spliced is measured as it stands, with its dispatch.  A class whose kernel is not reliably faster than
+the original gets none of its own, and neither do other sizes if the generic kernel is slow at usual ones.
+Where a clause names the usual sizes, its kernel is the generic one, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from mdh_core.diagnostics import refuse
+from mdh_lift import recorded
+from mdh_lift.classes import AnyPlan, Clause, SeveralPlan, clauses_of, only_clause, several
+from mdh_lift.findings import Finding
+from mdh_lift.improve import (
+    ClassResult,
+    Improvement,
+    Work,
+    as_locked,
+    chosen,
+    improvement,
+    prepare,
+    verdict_on,
+)
+from mdh_lift.improve import improve as improve_one
+from mdh_lift.pipeline import FileReport, NestReport, Options
+from mdh_lift.run_search import Tell, run
+from tuning.budget import Budget
+from tuning.results import TuneResult, Winner
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A class of sizes, what its search ended with, and what there is to tell; no clause: usual sizes."""
+
+    work: Work
+    result: TuneResult
+    told: tuple[Finding, ...]
+    clause: Clause | None
+
+    def improvement(self, stage: str) -> Improvement:
+        return improvement(self.work, self.result, stage, self.told)
+
+
+def improve(report: FileReport, nest: NestReport, options: Options, stage: str, tell: Tell) -> Improvement:
+    """As ``mdh_lift.improve.improve``, with a kernel for each of several `sizes` clauses."""
+    assert nest.lifted is not None
+    clauses = clauses_of(nest.lifted)
+    if len(clauses) < 2:
+        return improve_one(report, nest, options, stage, tell)
+    works: list[tuple[Work, Clause | None]] = []
+    for clause in (*clauses, None):
+        work = prepare(report, with_clause(nest, clause), options)
+        same = next((k for k, (w, _) in enumerate(works) if w.variables == work.variables), None)
+        if same is None:
+            works.append((work, clause))
+        elif clause is None:  # one of the classes is that of usual sizes
+            works[same] = (works[same][0], None)
+    if options.locked and stage == "tune":
+        found = [as_locked(work) for work, _ in works]
+        return replace(found[0], sizes="; ".join(i.sizes for i in found))
+    if stage != "tune":
+        _refuse_to_run_nothing(works[0][0])
+    made: list[Searched] = []
+    for work, clause in works:
+        result, told = chosen(work, stage if clause else _untuned(stage), tell)
+        made.append(Searched(work, result, told, clause))
+        if result.problem is not None:
+            return made[0].improvement(stage)  # the original itself cannot be run
+    won = [(m, w) for m in made if (w := m.result.winner) is not None]
+    kept = [(m, w) for m, w in won if stage == "tune" or options.force or not verdict_on(m.work, w, stage)]
+    if not kept:
+        return _told(made, made[0].improvement(stage))
+    if stage == "tune":  # nothing is spliced, so each class is told as it is
+        return _told(made, _of_classes(kept[0][0].improvement(stage), [(m, w, w) for m, w in kept]))
+    plan = several([(_plan(m.work), w.point, m.clause) for m, w in kept])
+    whole = [replace(m.work, plan=plan) for m, _ in kept]
+    last = [run(work, plan.space, Budget(0), stage, tell, recorded.JOINT) for work in whole]
+    found_whole = improvement(whole[0], last[0], stage)
+    winners = [r.winner for r in last]
+    slow = [f for work, w in zip(whole, winners, strict=True) if w for f in verdict_on(work, w, stage)]
+    if None in winners or (slow and not options.force):
+        others = [improvement(w, r, stage) for w, r in zip(whole[1:], last[1:], strict=True)]
+        findings = (*found_whole.findings, *slow, *(f for i in others for f in i.findings))
+        return replace(found_whole, part=None, apart=(), entries=(), findings=tuple(dict.fromkeys(findings)))
+    measured = [(m, own, w) for (m, own), w in zip(kept, winners, strict=True) if w is not None]
+    whole_found = _of_classes(found_whole, measured)
+    return _told(made, whole_found if stage != "verify" else replace(whole_found, speedup=None, classes=()))
+
+
+def _refuse_to_run_nothing(work: Work) -> None:
+    """Each kernel has a record; what they are together is compared and timed, too, and that needs a run."""
+    why = "kernels for several classes of sizes are compared as a whole"
+    if work.options.frozen:
+        raise recorded.unproved(work.lock_name, why)
+    if work.record is not None:
+        raise refuse("MDH523", f"`{work.lock_name}` cannot be replayed: {why}",
+                     help="`mdh-lift tune --replay` replays the search of each class")  # fmt: skip
+
+
+def _of_classes(found: Improvement, measured: Sequence[tuple[Searched, Winner, Winner]]) -> Improvement:
+    """``measured``: what was chosen for each class, and with which ratio it is accepted."""
+    results = tuple(
+        ClassResult(m.work.size_class, dict(own.point), last.ratio) for m, own, last in measured
+    )
+    records = [(m.work, m.result.record) for m, *_ in measured]
+    return replace(
+        found,
+        sizes="; ".join(r.sizes for r in results),
+        configuration={f"at {r.sizes}": dict(r.configuration) for r in results},
+        speedup=min((r.speedup for r in results), key=lambda r: r.low),
+        entries=tuple(recorded.entry(work, record) for work, record in records if record is not None),
+        classes=results,
+    )
+
+
+def with_clause(nest: NestReport, clause: Clause | None) -> NestReport:
+    """The nest as if this were its only `sizes` clause; without one, for usual sizes."""
+    assert nest.lifted is not None
+    return replace(nest, lifted=only_clause(nest.lifted, clause))
+
+
+def _untuned(stage: str) -> str:
+    """The stage that takes the locked or the cost model's choice instead of a search."""
+    return "splice" if stage in ("all", "tune") else stage
+
+
+def _plan(work: Work) -> AnyPlan:
+    assert not isinstance(work.plan, SeveralPlan)
+    return work.plan
+
+
+def _told(made: Sequence[Searched], found: Improvement) -> Improvement:
+    """With what the searches told, and how many configurations they tried."""
+    outcomes: dict[str, int] = {}
+    findings = list(found.findings)
+    for m in made:
+        for kind, n in (m.result.reasons if len(m.result.evaluations) > 1 else {}).items():
+            outcomes[kind] = outcomes.get(kind, 0) + n
+        about = "usual sizes" if m.clause is None else m.work.size_class
+        note = f"at {about}: no kernel is chosen there, the original runs"
+        findings += [
+            replace(f, diagnostic=replace(f.diagnostic, notes=(*f.diagnostic.notes, note)))
+            if f.diagnostic.code == "MDH603" else f
+            for f in m.improvement("tune").findings
+        ]  # fmt: skip
+    return replace(found, outcomes=outcomes, findings=tuple(dict.fromkeys(findings)))

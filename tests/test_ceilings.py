@@ -1,0 +1,93 @@
+"""The limits of a machine: measured, kept by machine, shown by ``doctor``."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from lowering.machine import this_machine
+from mdh_lift.cli import cli
+from tuning import ceilings
+from tuning.ceilings import Ceilings, CeilingsError, Level, Peak, load, matching, save
+
+ONE = Ceilings(
+    "linux-x86_64-zen3-2of4t-0a1b2c3d",
+    (Level("L1", 2, 4096, 4e11, 2e11, 3e11), Level("memory", 2, 1 << 28, 4e10, 3e10, 3e10)),
+    (Peak(1, 1e11, 5e10), Peak(2, 2e11, 1e11)),
+)
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path, monkeypatch):
+    monkeypatch.setenv("MDH_LIFT_STORE", str(tmp_path / "store" / "tuning.sqlite"))
+
+
+def run(*words):
+    return CliRunner().invoke(cli, words)
+
+
+def test_what_is_kept_comes_back():
+    assert load() == {}
+    other = Ceilings("linux-aarch64-neoverse-4of4t-99999999", ONE.levels, ONE.peaks)
+    save(ONE)
+    save(other)
+    assert load() == {ONE.machine: ONE, other.machine: other}
+    assert (ONE.bandwidth(), ONE.bandwidth("L1"), ONE.peak(), ONE.peak("double")) == (4e10, 4e11, 2e11, 1e11)
+
+
+def test_other_flags_are_no_other_machine():
+    known = {ONE.machine: ONE}
+    assert matching(known, "linux-x86_64-zen3-2of4t-ffffffff") == ONE
+    assert matching(known, "linux-x86_64-zen3-4of4t-ffffffff") is None
+    assert matching(known, "linux-x86_64-zen3-2of4t-cuda-ffffffff") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"schema_version": 9}', '{"schema_version": 1, "machines": {"m": {}}}']
+)
+def test_a_file_that_is_none_is_told(text):
+    path = ceilings.stored_at()
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(CeilingsError, match=re.escape(str(path))):
+        load()
+    result = run("doctor")
+    assert result.exit_code == 4 and "MDH823" in result.stderr
+    save(ONE)  # and measuring again mends it
+    assert load() == {ONE.machine: ONE}
+
+
+def test_levels_are_larger_one_after_the_other():
+    found = ceilings._arrays(this_machine(), 2)
+    assert found[0][0] == "L1" and found[-1][0] == "memory"
+    sizes = [array for _, array in found]
+    assert sizes == sorted(sizes) and all(a >= 2 * b for a, b in zip(sizes[1:], sizes, strict=False))
+
+
+def test_doctor_measures_once_and_shows_it_ever_after(monkeypatch):
+    before = run("doctor")
+    assert "--  limits" in before.stdout
+    monkeypatch.setattr(ceilings, "_arrays", lambda machine, threads: [("L1", 8192), ("memory", 1 << 20)])
+    measured = run("doctor", "--bench")
+    assert measured.exit_code == 0, measured.output
+    kept = load()
+    (found,) = kept.values()
+    assert {x.name for x in found.levels} == {"L1", "memory"}
+    assert all(
+        min(x.read, x.copy, x.triad) > 1e7 for x in found.levels
+    )  # bytes per second, of anything today
+    assert all(p.single > 1e8 and p.double > 1e8 for p in found.peaks)
+    shown = run("doctor")
+    assert re.search(r"ok  memory +read [\d.e+]+, copy [\d.e+]+, triad [\d.e+]+ GB/s", shown.stdout)
+    content = json.loads(run("doctor", "--format", "json").stdout)
+    assert content["ceilings"]["machine"] == found.machine
+
+
+def test_a_compiler_that_fails_is_an_environment(monkeypatch):
+    monkeypatch.setattr("mdh_lift.report.limits.find_compiler", lambda: "/bin/false")
+    result = run("doctor", "--bench")
+    assert result.exit_code == 4 and "MDH823" in result.stderr and "does not compile" in result.stderr
+    assert load() == {}
