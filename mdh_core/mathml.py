@@ -49,7 +49,7 @@ def mathml(program: MdhProgram) -> str:
     """One ``math`` element, displayed as a block."""
     rows = [
         _row(_name("out_view"), _types(b.type for b in _written(program)), _outputs(program), _op("∘")),
-        _row(_name("md_hom"), _sizes(program), _op("("), _id("f"), _op(","), _operators(program), _op(")"),
+        _row(_name("md_hom"), _sizes(program), _in("(", _id("f") + _op(",") + _operators(program), ")"),
              _op("∘")),
         _row(_name("inp_view"), _types(program.buffer(n).type for n in _read(program)), _inputs(program)),
         *_where(program),
@@ -79,7 +79,10 @@ def _number(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    return f"<mtext>{escape(text)}</mtext>"
+    """As it is, with the spaces at its ends, which browsers would drop."""
+    ends = len(text) - len(text.lstrip(" ")), len(text) - len(text.rstrip(" "))
+    before, after = ("\N{NO-BREAK SPACE}" * n for n in ends)
+    return f"<mtext>{before}{escape(text.strip(' '))}{after}</mtext>"
 
 
 def _row(*parts: str) -> str:
@@ -92,7 +95,7 @@ def _list(parts: Iterable[str], between: str = ",") -> str:
 
 
 def _in(left: str, inner: str, right: str) -> str:
-    return f"<mrow>{_op(left)}{inner}{_op(right)}</mrow>"
+    return f'<mrow><mo stretchy="false">{left}</mo>{inner}<mo stretchy="false">{right}</mo></mrow>'
 
 
 # --------------------------------------------------------------------------- views

@@ -82,7 +82,7 @@ def collect(session: Session, paths: Sequence[str], scoreboard: str | None = Non
     notes = tuple(f.as_json() for f in session.findings if id(f) not in own)
     titles = {code: row.title for code, row in CODES.items()}
     return Report(
-        title or f"Loop nests of {', '.join(paths) if paths else Path.cwd().name}",
+        title or f"Loop nests of {', '.join(Path(p).name or Path.cwd().name for p in paths or '.')}",
         VERSION,
         summary_of(files, made, titles),
         tuple(made),
@@ -182,7 +182,7 @@ def _nest(
         _source(report, nest),
         _result(report, nest, results),
         tuple(_steps(lifted.program)) if lifted else (),
-        None if lifted is None else _space(picture(lifted), nest.name),
+        None if lifted is None else _space(picture(lifted, report.bare.data), nest.name),
         sizes,
         None if counted is None else counted.as_json(),
         results,

@@ -22,7 +22,7 @@ from typing import Any
 
 from emit.frames import page as template
 from mdh_lift.report import plots
-from mdh_lift.report.data import Nest, Report, Result, Search, Text, finite
+from mdh_lift.report.data import Nest, Report, Result, Search, Text, finite, readable
 
 OPEN = 8  # nests at most that are shown unfolded
 _LIBRARIES = ("vega", "vega-lite", "vega-embed")
@@ -57,7 +57,7 @@ def html(report: Report) -> bytes:
         refusals=[(r.code, r.title, r.count) for r in report.summary.refusals],
         notes=[_message(n) for n in report.notes],
     )
-    return made.encode("utf-8", "backslashreplace")
+    return readable(made).encode()
 
 
 class _Markup(str):

@@ -19,7 +19,7 @@ from lifter.lift import LiftedNest
 from lifter.normalise import Axis, AxisLoop, NormalStmt, assigned_scalars, normalise
 from lifter.segments import Reference, references
 from mdh_core.diagnostics import Refusal
-from mdh_core.expr import Assign, Declare, If, ScalarType, Var, stmt_exprs, variables
+from mdh_core.expr import Assign, Declare, If, ScalarType, Select, Var, stmt_exprs, variables
 from mdh_core.show import c_style, expression
 from mdh_lift import kernels
 
@@ -101,15 +101,18 @@ class Picture:
         return " ".join([*out, *self.notes])
 
 
-def picture(lifted: LiftedNest) -> Picture | None:
-    """The picture of a nest; None where it has no normal form or no loops."""
+def picture(lifted: LiftedNest, source: bytes = b"") -> Picture | None:
+    """The picture of a nest; None where it has no normal form or no loops.
+
+    ``source``: the text that the nest's spans count in, for statements as they are written there.
+    """
     try:
         normal = normalise(lifted.nest)
     except Refusal:
         return None
     scalars = frozenset(assigned_scalars(lifted.nest.body))
     outer = frozenset(x.name for x in lifted.nest.scalars)
-    leaves = list(_leaves(normal.body, (), (), scalars, itertools.count()))
+    leaves = list(_leaves(normal.body, (), (), scalars, itertools.count(), source))
     if not leaves or not any(leaf.axes for leaf in leaves):
         return None
     depth = max(len(leaf.axes) for leaf in leaves)
@@ -176,12 +179,13 @@ def _leaves(
     position: Place,
     scalars: frozenset[str],
     counter: Iterator[int],
+    source: bytes,
 ) -> Iterator[_Leaf]:
     """Statements without loops, in the order of the text."""
     for k, s in enumerate(body):
         at = (*position, k)
         if isinstance(s, AxisLoop):
-            yield from _leaves(s.body, (*axes, s.axis), at, scalars, counter)
+            yield from _leaves(s.body, (*axes, s.axis), at, scalars, counter, source)
             continue
         found = tuple(dict.fromkeys(references((s,), axes)))
         read = _read_scalars(s)
@@ -191,7 +195,7 @@ def _leaves(
         if found or written:
             yield _Leaf(
                 next(counter),
-                _text(s),
+                _text(s, source),
                 axes,
                 at,
                 found,
@@ -208,9 +212,13 @@ def _read_scalars(s: NormalStmt) -> frozenset[str]:
     return frozenset().union(*(variables(e) for e in stmt_exprs((s,))))
 
 
-def _text(s: NormalStmt) -> str:
+def _text(s: NormalStmt, source: bytes) -> str:
+    assert not isinstance(s, AxisLoop)
     style = c_style("x{}".format, "r{}".format)
+    written = source[s.span.start : s.span.end].decode("utf-8", "replace") if s.span else ""
     match s:
+        case Assign() if written and not isinstance(s.value, Select):
+            text = " ".join(written.split()).rstrip(";")
         case Assign(target=target, value=value):
             text = f"{expression(target, style)} = {expression(value, style)}"
         case Declare(name=name, value=value) if value is not None:

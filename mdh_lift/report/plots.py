@@ -31,7 +31,7 @@ CONFIG: Spec = {
     },
     "legend": {
         "labelColor": "var(--text)", "titleColor": "var(--soft)", "orient": "bottom", "labelFontSize": 11,
-        "labelLimit": 260, "columns": 2,
+        "labelLimit": 260,
     },
     "text": {"color": "var(--text)", "fontSize": 11},
 }  # fmt: skip
@@ -80,7 +80,7 @@ SPEEDUP = _spec(
 _MS: Spec = {
     "type": "quantitative",
     "scale": {"type": "log", "nice": False},
-    "axis": _axis("one run, ms (log scale)", format="~g", tickCount=5),
+    "axis": _axis("one run, ms (log scale)", format="~g", tickCount=5, grid=False),
 }
 
 
@@ -125,7 +125,7 @@ def _log(field: str, title: str) -> Spec:
         "field": field,
         "type": "quantitative",
         "scale": scale,
-        "axis": _axis(title, format="~g", tickCount=5),
+        "axis": _axis(title, format="~g", tickCount=5, grid=False),
     }
 
 
@@ -204,7 +204,7 @@ def plots(report: Report) -> dict[str, Any]:
 
 
 def speedup_rows(report: Report) -> Rows:
-    rows = []
+    rows: Rows = []
     for nest in report.nests:
         best = nest.headline
         if best is None or best.speedup is None or best.speedup.low <= 0:

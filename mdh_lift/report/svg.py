@@ -20,7 +20,8 @@ from mdh_lift.report.picture import Dependence, Picture, Place
 SHAPES = 6
 MOST_ARROWS = 150
 _STEP = 44.0
-_DEPTH = (21.0, -17.0)  # of the outermost of three loops: to the back
+_WIDE = 60.0  # with three loops
+_DEPTH = (17.0, -11.0)  # of the outermost of three loops: to the back
 _RADIUS = 4.0
 _MARGIN = 34.0
 Spot = tuple[float, float]
@@ -90,7 +91,8 @@ class _Places:
         if self.most == 1:
             return x, y
         turn = 2 * math.pi * self.order[statement] / len(self.order)
-        return x + 9 * math.cos(turn), y + 9 * math.sin(turn)
+        apart = 9 if len(self.axes) < 3 else 6
+        return x + apart * math.cos(turn), y + apart * math.sin(turn)
 
     def of(self, at: Place) -> Spot:
         match at:
@@ -99,7 +101,7 @@ class _Places:
             case (i, j):
                 return j * _STEP, i * _STEP
             case (i, j, k):
-                return k * _STEP + i * _DEPTH[0], j * _STEP + i * _DEPTH[1]
+                return k * _WIDE + i * _DEPTH[0], j * _WIDE + i * _DEPTH[1]
         return 0.0, 0.0
 
 

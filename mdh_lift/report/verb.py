@@ -32,7 +32,12 @@ def report(
         raise click.UsageError("a page is no text for a terminal: name a file with `-o`")
     made = collect(session, paths, scoreboard, title or "")
     told = {"MDH617", "MDH618", "MDH823", "MDH901"}
-    session.findings = [f for f in session.findings if f.diagnostic.code in told or not f.diagnostic.file]
+    session.findings = [
+        f for f in session.findings if f.diagnostic.code in told or f.diagnostic.exit_status >= 2
+    ]
+    if not session.reports:  # nothing could be read: what stands there stays
+        session.output = None
+        return session.finish()
     page = session.attempt("", lambda: rendered(made, form))
     if page is None:
         session.output = None  # what stands there stays

@@ -56,6 +56,7 @@
       datasets: { rows: plot.rows }, description: plot.label,
     });
     box.replaceChildren();
+    spec.config = { ...spec.config, legend: { ...spec.config.legend, columns: spec.width < 600 ? 1 : 3 } };
     await vegaEmbed(box, spec, {
       actions: false, ast: true, renderer: "svg", loader, tooltip: false, defaultStyle: false, hover: false,
     });

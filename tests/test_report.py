@@ -1,0 +1,333 @@
+"""The report as data, Markdown and page: what it says, and that nothing in a tree can speak through it."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import os
+import re
+import threading
+import urllib.error
+import urllib.request
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from mdh_lift.cli import cli
+from mdh_lift.report import data, plots
+from mdh_lift.report.data import Ratio, geometric_mean
+from mdh_lift.report.serve import server
+from tests.reports import GATHER, MATVEC, database, tuned, write_ceilings, write_tree
+
+VENDOR = Path(data.__file__).parent / "vendor"
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    monkeypatch.setenv("MDH_LIFT_STORE", str(tmp_path / "user" / "tuning.sqlite"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    root = tmp_path / "tree"
+    root.mkdir()
+    monkeypatch.chdir(root)
+    write_tree(root)
+    return root
+
+
+def run(*words):
+    return CliRunner().invoke(cli, ["report", *words])
+
+
+def content(*words):
+    result = run(*words, "--format", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+class Page(HTMLParser):
+    """Elements, attributes and text of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.texts, self._open = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, text):
+        if not {"script", "style"} & set(self._open[-1:]):
+            self.texts.append(text)
+
+    def attributes(self, tag):
+        return [a for t, a in self.elements if t == tag]
+
+
+# --------------------------------------------------------------------------- data
+
+
+def test_a_report_says_what_is_known(tree):
+    write_ceilings()
+    found = content(".")
+    nests = {n["name"]: n for n in found["nests"]}
+    assert found["schema_version"] == 1
+    assert {n: x["state"] for n, x in nests.items()} == {
+        "gather.c::gather::0": "refused", "heat.c::heat::0": "lifted", "matvec.c::matvec::0": "tuned"
+    }  # fmt: skip
+    assert found["summary"]["states"] == {"tuned": 1, "lifted": 1, "refused": 1}
+    assert [(r["code"], r["count"]) for r in found["summary"]["refusals"]] == [("MDH201", 1)]
+    assert found["summary"]["speedup"]["median"] == pytest.approx(2.5)
+    matvec = nests["matvec.c::matvec::0"]
+    assert matvec["source"]["text"].startswith("#pragma mdh") and matvec["source"]["line"] == 2
+    assert (
+        matvec["result"]["origin"] == "generated from the lock file" and "_mdh(" in matvec["result"]["text"]
+    )
+    assert matvec["counts"]["flops"] == 2 * 64 * 32 and matvec["sizes"] == {"n": 64, "m": 32}
+    (search,) = matvec["searches"]
+    assert [t["best"] for t in search["trials"]] == pytest.approx([9e-6, 4e-6, 4e-6, 4e-6, 4e-6, 2e-6])
+    assert {(r["cause"], r["count"]) for r in search["rejected"]} == {
+        ("compile_failed", 1),
+        ("wrong_result", 1),
+    }
+    assert search["original"] == pytest.approx(10e-6)
+    assert matvec["roof"]["achieved"] == pytest.approx(2 * 64 * 32 / 2e-6)
+    assert matvec["results"][0]["here"] and matvec["results"][0]["fresh"]
+    assert found["ceilings"]["peaks"]
+
+
+def test_what_changed_since_is_not_taken_for_new(tree):
+    (tree / "matvec.c").write_text(MATVEC.replace("+= M", "+= 2 * M"))
+    (matvec,) = content("matvec.c")["nests"]
+    assert matvec["state"] == "lifted" and not matvec["results"][0]["fresh"] and matvec["result"] is None
+
+
+def test_spliced_text_is_the_result(tree):
+    text = MATVEC.replace("\n#pragma", "\n    ;\n#pragma")
+    (tree / "matvec.c").write_text(text)
+    region = (
+        "/* mdh-lift begin matvec::0 call version=0.1.0 source=0 */\nint spliced_here;\n"
+        "/* mdh-lift end matvec::0 call sum=0 */\n"
+    )
+    (tree / "matvec.c").write_text(text.replace("#pragma", region + "#pragma"))
+    (matvec,) = content("matvec.c")["nests"]
+    assert matvec["state"] == "stale" and "spliced_here" in matvec["result"]["text"]
+    assert "spliced_here" not in matvec["source"]["text"]
+
+
+def test_a_geometric_mean_and_its_interval():
+    assert geometric_mean([]) is None
+    one = geometric_mean([Ratio(3, 2.7, 3.3)])
+    assert one.median == pytest.approx(3) and one.high / one.low == pytest.approx(3.3 / 2.7)
+    four = geometric_mean([Ratio(2, 1.8, 2.2)] * 4)
+    width = (math.log(2.2) - math.log(1.8)) / 2
+    assert math.log(four.high / four.low) == pytest.approx(width)  # half as wide as one of them
+    assert geometric_mean([Ratio(2, 0, math.inf), Ratio(4, 3, 5)]).median == pytest.approx(4)
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_is_there(tree):
+    (tree / "mdh-lift.lock").write_text("<<<<<<< ours")
+    (tree / database()).write_bytes(b"no database at all" * 100)
+    result = run(".", "--format", "json", "-o", "out.json")
+    assert result.exit_code == 0 and result.stderr.count("MDH618") == 2
+    found = json.loads((tree / "out.json").read_text())
+    assert len(found["nests"]) == 3 and not any(n["results"] or n["searches"] for n in found["nests"])
+
+
+@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"nests": [1]}', '{"nests": {}}'])
+def test_a_scoreboard_that_is_none_is_a_usage_error(tree, text):
+    (tree / "board.json").write_text(text)
+    result = run("matvec.c", "--scoreboard", "board.json", "-o", "page.html")
+    assert result.exit_code == 2 and "board.json" in result.stderr and not (tree / "page.html").exists()
+
+
+def test_nothing_to_look_at_is_a_usage_error(tree):
+    (tree / "none").mkdir()
+    assert run("none", "-o", "page.html").exit_code == 2
+    gone = run("gone.c", "-o", "page.html")
+    assert gone.exit_code == 2 and "gone.c" in gone.stderr and not (tree / "page.html").exists()
+    assert run("matvec.c", "--scoreboard", "gone.json").exit_code == 2
+    assert run("matvec.c", "--format", "md", "--open").exit_code == 2
+
+
+def test_a_report_runs_nothing(tree, monkeypatch):
+    monkeypatch.setattr(
+        "tuning.runner.Workbench.__init__", lambda *a, **k: pytest.fail("a workbench was made")
+    )
+    before = {p: p.read_bytes() for p in tree.rglob("*") if p.is_file()}
+    assert run(".", "-o", os.devnull).exit_code == 0
+    after = {
+        p: p.read_bytes()
+        for p in tree.rglob("*")
+        if (p.is_file() and not p.name.endswith(".lock")) or p in before
+    }
+    assert after == before
+
+
+# --------------------------------------------------------------------------- page
+
+
+def test_two_pages_are_the_same(tree):
+    write_ceilings()
+    assert run(".").stdout_bytes == run(".").stdout_bytes
+
+
+def test_the_page_is_closed_in_itself(tree):
+    write_ceilings()
+    text = run(".").stdout
+    page = Page(text)
+    (policy,) = (a["content"] for a in page.attributes("meta") if a.get("http-equiv"))
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'" and "unsafe" not in rules["script-src"]
+    assert set(rules) == {"default-src", "script-src", "style-src", "base-uri", "form-action"}
+    for _, attributes in page.elements:
+        assert not {"src", "srcset", "action", "data"} & attributes.keys()
+        assert attributes.get("href", "#").startswith("#")
+        assert not any(name.startswith("on") for name in attributes)
+    assert not re.search(r"@import|url\(", text)
+
+
+@pytest.mark.parametrize("form", ["html", "md"])
+def test_hostile_names_and_texts_are_text(tree, form):
+    """Names of files, functions' texts, reasons of compilers: none of it becomes markup."""
+    hostile = '</script><img src=x onerror="alert(1)">\'"`|*.c'.replace("/", "")
+    evil = MATVEC.replace("int i = 0;", "int i = 0; /* </script><script>alert(1)</script> ]]> <!-- `` */")
+    (tree / hostile).write_text(evil)
+    tuned(tree, hostile)
+    (tree / "board.json").write_text(
+        json.dumps({"nests": [{"name": "<svg onload=alert(2)>", "result": "</td>"}]})
+    )
+    result = run(".", "--scoreboard", "board.json", "--title", "</title><script>1</script>", "--format", form)
+    assert result.exit_code == 0
+    text = result.stdout
+    if form == "md":
+        assert not re.search(r"^[^`]*(?<!\\)<(img|script|svg)", text.split("```")[0], re.MULTILINE)
+        return
+    page = Page(text)
+    assert len(page.attributes("script")) == 6  # plots, data, three libraries, ours
+    assert not page.attributes("img")
+    assert all(a.get("role") == "img" or a.get("aria-hidden") for a in page.attributes("svg"))
+    assert any("<script>alert(1)</script>" in t for t in page.texts)
+    assert any("onerror" in t for t in page.texts)
+
+
+def test_a_name_that_is_no_text(tree):
+    name = os.fsdecode(b"na\xff.c")
+    (tree / name).write_text(MATVEC)
+    for form in ("html", "md", "json"):
+        result = run(".", "--format", form)
+        assert result.exit_code == 0 and rb"na\xff.c" in result.stdout_bytes.replace(rb"\\", b"\\")
+
+
+def test_headings_and_names(tree):
+    write_ceilings()
+    page = Page(run(".", "--scoreboard", "board.json").stdout)
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(b <= a + 1 for a, b in itertools.pairwise(levels))
+    ids = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    for tag, a in page.elements:
+        assert "tabindex" not in a or a.get("aria-label"), (tag, a)
+        assert not a.get("href", "").startswith("#") or a["href"][1:] in ids
+    assert all(a.get("scope") for a in page.attributes("th"))
+
+
+def test_a_page_of_many_nests_is_small(tree, monkeypatch):
+    monkeypatch.setattr("mdh_lift.report.page._TEXTS", 4_000)
+    one = MATVEC.replace("void matvec", "void f{}")
+    (tree / "matvec.c").unlink()
+    for k in range(4):
+        (tree / f"f{k}.c").write_text(one.replace("{}", str(k)))
+        tuned(tree, f"f{k}.c")
+    text = run(".").stdout
+    assert text.count("more lines; <code>mdh-lift emit</code>") == 4
+    extra = len(text) - sum(len(x) for x in re.findall(r'octet-stream"[^>]*>([^<]*)', text))
+    assert extra < 100 * 1024  # without libraries and data
+
+
+def test_a_failure_leaves_what_stands_there(tree, monkeypatch):
+    (tree / "page.html").write_text("before")
+    monkeypatch.setattr("mdh_lift.report.page.html", lambda made: 1 / 0)
+    result = run("matvec.c", "-o", "page.html")
+    assert result.exit_code == 101 and (tree / "page.html").read_text() == "before"
+
+
+def test_markdown(tree):
+    text = run(".", "--format", "md").stdout
+    assert "| matvec.c::matvec::0 | tuned | 2.5× (2.4 to 2.6) |  |" in text
+    assert "| MDH201 |" in text and "out_view[float]" in text and "`m*n` = " in text
+
+
+# --------------------------------------------------------------------------- plots, libraries
+
+
+def test_plots_have_rows_and_names(tree):
+    write_ceilings()
+    text = run(".").stdout
+    shown = json.loads(re.search(r'id="plots">(.*?)</script>', text, re.DOTALL)[1])
+    ids = {p["id"]: p for p in shown["plots"]}
+    assert {"plot-speedup", "plot-roofline"} <= ids.keys()
+    assert all(f'id="{name}"' in text and p["rows"] and p["label"] for name, p in ids.items())
+    (bar,) = ids["plot-speedup"]["rows"]
+    assert bar == {"nest": "matvec.c::matvec", "speedup": 2.5, "low": 2.4, "high": 2.6, "label": "2.5×"}
+    roofs = [r for r in ids["plot-roofline"]["rows"] if r["kind"] == "roof"]
+    assert max(r["rate"] for r in roofs) == 200  # all threads, single precision
+    slope = [r for r in roofs if r["name"].startswith("memory")]
+    assert all(r["rate"] == pytest.approx(min(20 * r["intensity"], 200), rel=1e-3) for r in slope)
+
+
+def test_short_names():
+    assert plots.short("a/b/gemm.c::f::0") == "gemm.c::f"
+    assert plots.short("gemm.c::f::inner") == "gemm.c::f::inner"
+
+
+def test_libraries_are_those_that_are_stated():
+    rows = re.findall(
+        r"\| `([\w.-]+)` \| ([\w-]+) \| ([\d.]+) \| .*? \| `(\w{64})` \|", (VENDOR / "README.md").read_text()
+    )
+    assert len(rows) == 3
+    for file, package, version, digest in rows:
+        data = (VENDOR / file).read_bytes()
+        assert hashlib.sha256(data).hexdigest() == digest
+        assert "Redistribution and use" in (VENDOR / f"LICENSE.{package}").read_text()
+        if package == "vega":
+            assert f'version="{version}"'.encode() in data
+    assert {r[0] for r in rows} == {p.name for p in VENDOR.glob("*.js")}
+
+
+# --------------------------------------------------------------------------- serving
+
+
+def test_serving_needs_the_token():
+    with server(b"<p>page</p>", "secret-token") as running:
+        host, port = running.server_address
+        assert host == "127.0.0.1" and port > 0
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+
+        def status(path, **headers):
+            request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers=headers)
+            try:
+                with urllib.request.urlopen(request) as answer:
+                    return answer.status, answer.read()
+            except urllib.error.HTTPError as error:
+                return error.code, b""
+
+        assert status("/secret-token/") == (200, b"<p>page</p>")
+        assert status("/secret-token/", Host="evil.example:80")[0] == 404
+        assert {status(p)[0] for p in ("/", "/secret-token", "/secret-token/../", "/other/")} == {404}
+        running.shutdown()
+
+
+def test_refused_nests_show_their_source(tree):
+    (gather,) = content("gather.c")["nests"]
+    assert gather["refused_by"] == "MDH201" and gather["source"]["text"].strip() in GATHER
+    assert gather["counts"] is None and gather["diagnostics"][0]["code"] == "MDH201"
