@@ -57,7 +57,7 @@ def test_operators_stand_at_loop_heads():
 
 def test_hover_has_expression_operators_and_iterations():
     (nest,) = analysed(GEMM).nests
-    for part in ("md_hom[i: n, j: m, k: p]", "| `k` | `p` | `pw(+)` |", "`n · m · p` iterations", "lifted"):
+    for part in ("md_hom[i: n, j: m, k: p]", "| `k` | `p` | `pw(+)` |", "iterations: 134,217,728 = `m*n*p`", "intensity: 32 ", "lifted"):
         assert part in nest.hover, nest.hover
 
 
@@ -90,6 +90,42 @@ def test_inferred_operators_can_be_written_out():
     assert "#pragma mdh combine_ops(i: cc, j: cc, k: pw(+))\n" in changed
     again = analysed(changed)
     assert again.nests[0].status == "lifted" and not again.nests[0].changes
+
+
+def applied(text: str, action) -> str:
+    (edit,) = action.edits
+    data = text.encode()
+    return (data[: edit.place.start] + edit.new.encode() + data[edit.place.end :]).decode()
+
+
+def test_fixes_settle_what_they_are_for():
+    text = GEMM.replace("#pragma mdh", "/* ü */;\n#pragma mdh combine_ops(i: cc, j: cc, k: pw(*))")
+    found = analysed(text)
+    wrong = next(f for f in found.findings if f.code == "MDH404")
+    actions = list(actions_of(found, Text(text), wrong.place.start, wrong.place.end))
+    (fix,) = [a for a in actions if a.code == "MDH404" and a.preferred]
+    assert "MDH404" not in [f.code for f in analysed(applied(text, fix)).findings]
+    assert "k: pw(+))" in applied(text, fix)
+    (known,) = [a for a in actions if a.title == "Ignore MDH404 here"]
+    ignored = applied(text, known)
+    assert "// mdh-lift: ignore[MDH404] say why\n#pragma mdh" in ignored
+    assert "MDH404" not in [f.code for f in analysed(ignored).findings]
+    assert [f.code for f in analysed(ignored.replace(" say why", "")).findings].count("MDH421") <= 1
+    assert any(f.code.startswith("MDH42") for f in analysed(ignored.replace(" say why", "")).findings)
+
+
+def test_directives_for_loops_that_have_none():
+    text = GEMM.replace("#pragma mdh\n", "")
+    at_loop = text.index("for (int i")
+    (action,) = [a for a in actions_of(Analysis(), Text(text), at_loop, at_loop) if a.task == "annotate"]
+    line = text[:at_loop].count("\n") + 1
+    assert action.nest == str(line)
+    request = Request(1, "annotate", "/nowhere/a.c", text.encode(), trusted=True, nest=action.nest)
+    assert Tasks().answer(request).text == text.replace("    for (int i", "    #pragma mdh\n    for (int i").encode()
+    refused = text.replace("C[i][j] +=", "i = C[i][j];")
+    answer = Tasks().answer(msgspec.structs.replace(request, text=refused.encode()))
+    assert answer.text is None and answer.problem
+    assert not [a for a in actions_of(analysed(GEMM), Text(GEMM), GEMM.index("for"), GEMM.index("for")) if a.task == "annotate"]
 
 
 @pytest.mark.parametrize("name", ["gemm", "adi", "cholesky", "histo", "jacobi2d", "exclusive_scan"])

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop as SourceLoop
@@ -76,9 +75,9 @@ def _finding(found: Found, source: SourceFile, nest: str) -> Finding:
 
 def _fixes(d: Diagnostic) -> Iterator[Fix]:
     """The change that a diagnostic proposes."""
-    fix: Any = getattr(d, "fix", None)
-    if fix is not None:
-        yield Fix(d.help or "Apply the suggested change", (Edit(place_of(fix.span), fix.text),))
+    if d.fix is not None:
+        title = d.fix.title[:1].upper() + d.fix.title[1:]
+        yield Fix(title, (Edit(place_of(d.fix.span), d.fix.text),))
 
 
 def place_of(span: Span) -> Place:
@@ -279,17 +278,24 @@ def _tuned_text(t: Tuned) -> str:
 
 
 def counts_of(lifted: LiftedNest) -> list[str]:
-    """Iterations, and what each of them moves, per ``md_hom``."""
-    out = []
-    for number, p in enumerate(programs_of(lifted.program)):
-        which = f"md_hom {number + 1}: " if len(lifted.programs) > 1 else ""
-        iterations = " · ".join(_factor(str(d.size)) for d in p.hom.dims) or "1"
-        out.append(f"{which}{_code(iterations)} iterations, {len(p.inp.accesses)} reads each")
-    return out[:8]
+    """How much work it is at the sizes that are tuned for: iterations, operations, bytes, intensity."""
+    from mdh_lift.counts import usual_counts
 
-
-def _factor(text: str) -> str:
-    return f"({text})" if " " in text else text
+    try:
+        found = usual_counts(lifted)
+    except (KeyError, ArithmeticError):
+        return []
+    if found is None:
+        return []
+    sizes, c = found
+    at = ", ".join(f"{n} = {v}" for n, v in sorted(sizes.items()))
+    iterations = f"{c.iterations:,}" + (f" = {_code(c.formula)}" if c.formula else "")
+    rows = [f"- iterations: {iterations}", f"- floating-point operations: {c.flops:,}"]
+    rows.append(f"- bytes that must move: {c.moved:,}")
+    if c.intensity is not None:
+        rows.append(f"- arithmetic intensity: {c.intensity:.3g} operations per byte")
+    about = "" if c.exact else "about, "
+    return [f"{about}at {at}:\n\n" + "\n".join(rows) if at else about + "\n".join(["", *rows])]
 
 
 # --------------------------------------------------------------------------- clauses written out

@@ -6,18 +6,20 @@ actions_of(analysis, text, a, b) what may be done about the bytes [a, b]
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mdh_lift.lsp.positions import Text
-from mdh_lift.lsp.values import Analysis, Edit, Nest, Place, Tuned
+from mdh_lift.lsp.positions import UTF8, Text
+from mdh_lift.lsp.values import Analysis, Edit, Finding, Nest, Place, Tuned
+from mdh_lift.suppressions import may_be_suppressed
 
 QUICK_FIX, REWRITE = "quickfix", "refactor.rewrite"
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """``task``: "" (the edits are here), "splice" or "revert" (computed when chosen), "explain"."""
+    """``task``: "" (the edits are here), "explain"; computed when chosen: "splice", "revert", "annotate"."""
 
     title: str
     kind: str
@@ -93,5 +95,31 @@ def actions_of(analysis: Analysis, text: Text, first: int, last: int) -> Iterato
             yield Action(f"Splice the tuned version of {nest.name}", REWRITE, task="splice", nest=nest.name)
         if nest.regions:
             yield Action(f"Revert {nest.name} to its original", REWRITE, task="revert", nest=nest.name)
+    line = text.position(first, UTF8)[0]
+    if _LOOP.match(text.line(line)) and not any(holds(n, first) for n in analysis.nests):
+        yield Action("Put `#pragma mdh` above this loop", REWRITE, task="annotate", nest=str(line + 1))
+    for f in {f.code: f for f in told if may_be_suppressed(f.code)}.values():
+        yield Action(f"Ignore {f.code} here", QUICK_FIX, (_ignoring(analysis, text, f),), code=f.code)
     for code in dict.fromkeys(f.code for f in told):
         yield Action(f"Explain {code}", QUICK_FIX, task="explain", code=code)
+
+
+_LOOP = re.compile(r"\s*for\b")
+
+
+def holds(nest: Nest, offset: int) -> bool:
+    return nest.head.start <= offset <= nest.head.end or nest.body.start <= offset < nest.body.end
+
+
+def _ignoring(analysis: Analysis, text: Text, f: Finding) -> Edit:
+    """A comment on a line of its own, above the finding or above the directive that it is in."""
+    nest = next((n for n in analysis.nests if n.name == f.nest and holds(n, f.place.start)), None)
+    line = text.position(nest.head.start if nest else f.place.start, UTF8)[0]
+    start = text.offset((line, 0), UTF8)
+    indent = _INDENT.match(text.line(line))
+    sign = "#" if f.nest and text.line(line).lstrip().startswith("@") else "//"
+    comment = f"{indent[0] if indent else ''}{sign} mdh-lift: ignore[{f.code}] say why\n"
+    return Edit(Place(start, start), comment)
+
+
+_INDENT = re.compile(r"[ \t]*")

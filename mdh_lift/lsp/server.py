@@ -29,9 +29,11 @@ from mdh_lift.lsp.values import Analysis, Edit, Finding, Place
 from mdh_lift.lsp.worker import Stopped, Worker
 from mdh_lift.version import VERSION
 
-EXPLAIN, SHOW, SPLICE, REVERT, RESTART = (
+ANNOTATE, EXPLAIN, SHOW, SPLICE, REVERT, RESTART = (
+    "mdhLift.annotate",
     "mdhLift.explain", "mdhLift.show", "mdhLift.splice", "mdhLift.revert", "mdhLift.restart",
 )  # fmt: skip
+COMPUTED = {"splice": SPLICE, "revert": REVERT, "annotate": ANNOTATE}  # changes that the child works out
 _SHORTEST = 0.05  # seconds between an edit and the analysis
 _SEVERITY = {
     "error": lsp.DiagnosticSeverity.Error,
@@ -423,11 +425,11 @@ def make_server() -> Server:
                 one.diagnostics = told or None
             if action.preferred:
                 one.is_preferred = True
-            if action.task in ("splice", "revert"):
+            if action.task in COMPUTED:
                 if _resolves(server):
                     one.data = {"uri": document.uri, "nest": action.nest, "task": action.task}
                 else:
-                    command = SPLICE if action.task == "splice" else REVERT
+                    command = COMPUTED[action.task]
                     one.command = lsp.Command(action.title, command, arguments=[document.uri, action.nest])
             elif action.task == "explain":
                 one.command = lsp.Command(action.title, EXPLAIN, arguments=[action.code])
@@ -440,7 +442,7 @@ def make_server() -> Server:
     async def resolve(action: lsp.CodeAction) -> lsp.CodeAction:
         data = _plain(action.data)
         document = await server.known(str(data.get("uri"))) if isinstance(data, dict) else None
-        if document is not None and data["task"] in ("splice", "revert"):
+        if document is not None and data["task"] in COMPUTED:
             edits = await server.changed(document, data["task"], str(data["nest"]))
             if isinstance(edits, str):
                 server.message(f"mdh-lift: {edits}", lsp.MessageType.Warning)
@@ -455,6 +457,10 @@ def make_server() -> Server:
     @server.command(REVERT)
     async def revert(uri: str, nest: str) -> str:
         return await server.apply(uri, "revert", nest)
+
+    @server.command(ANNOTATE)
+    async def annotate(uri: str, line: str) -> str:
+        return await server.apply(uri, "annotate", line)
 
     @server.command(SHOW)
     async def show(uri: str, nest: str) -> str:

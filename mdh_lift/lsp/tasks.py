@@ -9,11 +9,12 @@ In a workspace that is not trusted no configuration is read and the preprocessor
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import replace
 
 from frontend_c.preprocess import CompileCommand
-from mdh_core.diagnostics import Diagnostic, Refusal
-from mdh_core.source import SourceFile
+from mdh_core.diagnostics import Diagnostic, Refusal, refuse
+from mdh_core.source import SourceFile, apply_edits
 from mdh_lift import config as configuration
 from mdh_lift.compile_command import DatabaseError
 from mdh_lift.config import Config, ConfigurationError
@@ -24,7 +25,8 @@ from mdh_lift.lsp.analysis import Extras, analysis, first_line
 from mdh_lift.lsp.incremental import Memory
 from mdh_lift.lsp.values import Analysis, Answer, Finding, Request
 from mdh_lift.pipeline import FileReport, Options, check_source, command_for
-from mdh_lift.splice import Original, revert
+from mdh_lift.selection import Rules, Selection
+from mdh_lift.splice import Original, original, revert
 
 
 class Tasks:
@@ -60,18 +62,26 @@ class Tasks:
             return checked(SourceFile(request.path, data), options, request.trusted)
 
         if is_python(request.path):
-            return incremental.ordered(check(request.text))
-        return incremental.checked(request.text, check, self.memory, _salt(request, options))
+            found = incremental.ordered(check(request.text))
+        else:
+            found = incremental.checked(request.text, check, self.memory, _salt(request, options))
+        if b"mdh-lift:" not in request.text:
+            return found
+        return incremental.ordered(
+            Analysis((*found.findings, *_about_comments(source, options)), found.nests)
+        )
 
     def changed(self, request: Request) -> bytes:
         """The text with a nest spliced or reverted.  Raises ``Refusal``."""
         if request.task == "revert":
             return revert(request.text, [request.nest])
+        options = options_for(request.path, request.trusted)
+        source = SourceFile(request.path, request.text)
+        if request.task == "annotate":
+            return _annotated(source, int(request.nest), options)
         from mdh_lift.lsp.tuned import spliced  # not needed until somebody splices
 
-        options = options_for(request.path, request.trusted)
-        report = check_source(SourceFile(request.path, request.text), options)
-        return spliced(report, request.nest, options)
+        return spliced(check_source(source, options), request.nest, options)
 
 
 def checked(source: SourceFile, options: Options, trusted: bool) -> Analysis:
@@ -83,10 +93,56 @@ def checked(source: SourceFile, options: Options, trusted: bool) -> Analysis:
     except (ConfigurationError, DatabaseError) as error:
         return _nothing_but(Diagnostic("MDH001", str(error), source.path), source, trusted)
     if not trusted:
-        return analysis(report, Extras({}, trusted))
+        return analysis(_selected(report, options), Extras({}, trusted))
     from mdh_lift.lsp.tuned import tuned
 
-    return analysis(report, Extras(tuned(report, options), trusted))
+    if any(n.regions for n in report.nests):
+        from mdh_lift.lock_check import with_lock
+
+        report = with_lock(report, options)
+    return analysis(_selected(report, options), Extras(tuned(report, options), trusted))
+
+
+def _selected(report: FileReport, options: Options) -> FileReport:
+    """Without what the configuration or comments say is not to be told."""
+    selection, rules = Selection(), _rules(options)
+    selection.read(report.source, report.bare)
+    nests = tuple(replace(n, findings=tuple(selection.kept(n.findings, rules, n.line))) for n in report.nests)
+    return replace(report, nests=nests, findings=tuple(selection.kept(report.findings, rules)))
+
+
+def _rules(options: Options) -> Rules:
+    d = options.config.diagnostics
+    return Rules(d.select, d.ignore, d.severity, d.per_file_ignores, options.root)
+
+
+def _about_comments(source: SourceFile, options: Options) -> Iterator[Finding]:
+    """What is wrong with comments that say what is not to be told; those of the whole text."""
+    try:
+        bare = original(source.data)
+    except Refusal:
+        return
+    selection = Selection()
+    report = FileReport(source, bare, CompileCommand(), findings=tuple(selection.read(source, bare)))
+    told = tuple(selection.kept(report.findings, _rules(options)))
+    yield from analysis(replace(report, findings=told), Extras({})).findings
+
+
+def _annotated(source: SourceFile, line: int, options: Options) -> bytes:
+    """The text with a directive for the loop of a line (from 1).  Raises ``Refusal``."""
+    from mdh_lift.annotate import directive_edit
+    from mdh_lift.unannotated import unannotated
+
+    found = unannotated(source, options)
+    candidate = next((c for c in found.candidates if c.line == line), None)
+    if candidate is None:
+        inner = [str(c.line) for c in found.candidates if c.annotatable and line < c.line <= line + 50][:1]
+        advice = f"the loop of line {inner[0]} does" if inner else ""
+        raise refuse("MDH822", "the loop of this line does not lift, or has a directive", help=advice)
+    if not candidate.annotatable:
+        why = candidate.reason
+        raise Refusal(why.diagnostic) if why else refuse("MDH822", "no directive can stand here")
+    return apply_edits(source.data, [directive_edit(source, candidate)])
 
 
 def _nothing_but(d: Diagnostic, source: SourceFile, trusted: bool) -> Analysis:

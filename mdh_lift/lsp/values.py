@@ -98,7 +98,7 @@ class Analysis(Value, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """``task``: "analyse", or what to compute of the nest: "splice", "revert".
+    """``task``: "analyse", or what to compute: "splice", "revert", "annotate" (then ``nest`` is a line).
 
     ``others``: how often files changed that the document may include.
     """
