@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -74,10 +76,41 @@ def test_helix():
 def test_emacs(tmp_path):
     """It compiles without a warning, and what it tells the server is understood."""
     copy = shutil.copy(EDITORS / "emacs" / "mdh-lift.el", tmp_path)
-    tell = '(progn (require (quote json)) (princ (json-encode (mdh-lift-options))))'
-    done = subprocess.run(
-        ["emacs", "-Q", "--batch", "--eval", "(setq byte-compile-error-on-warn t)", "-f", "batch-byte-compile", copy,
-         "-l", copy, "--eval", tell],
-        capture_output=True, text=True,
-    )  # fmt: skip
+    batch = ["emacs", "-Q", "--batch"]
+    strict = ["--eval", "(setq byte-compile-error-on-warn t)", "-f", "batch-byte-compile", str(copy)]
+    done = subprocess.run([*batch, *strict], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    tell = "(progn (require 'json) (princ (json-encode (mdh-lift-options))))"
+    done = subprocess.run([*batch, "-l", str(copy), "--eval", tell], capture_output=True, text=True)
+    assert settings_from(json.loads(done.stdout)) == settings_from({"trusted": False}), done.stderr
+
+
+def test_vscode_settings():
+    """What runs is chosen by the user, never by a workspace; without trust, the server is told so."""
+    manifest = json.loads((EDITORS / "vscode" / "package.json").read_text())
+    properties = manifest["contributes"]["configuration"]["properties"]
+    assert properties["mdhLift.path"]["scope"] == "machine"
+    trust = manifest["capabilities"]["untrustedWorkspaces"]
+    assert trust["supported"] == "limited" and trust["restrictedConfigurations"] == ["mdhLift.path"]
+    source = (EDITORS / "vscode" / "src" / "extension.ts").read_text()
+    (block,) = re.findall(r"initializationOptions: \{(.*?)\n    \}", source, re.DOTALL)
+    names = re.findall(r"(\w+):", block)
+    assert "trusted: vscode.workspace.isTrusted" in block
+    assert settings_from(dict.fromkeys(names, True))[1] == []
+    lock = (EDITORS / "vscode" / "package-lock.json").read_text()
+    assert "\"resolved\":" not in lock and "://" not in lock, "no names of hosts"
+    assert json.loads(lock)["packages"][""]["devDependencies"] == manifest["devDependencies"]
+
+
+@pytest.mark.skipif("MDH_LIFT_NPM" not in os.environ, reason="fetches packages from the registry of npm")
+def test_vscode_is_packaged(tmp_path):
+    """The long form: type-checked, bundled and packaged from what git knows."""
+    shutil.copy(EDITORS.parent / "LICENSE", tmp_path)
+    copy = tmp_path / "editors" / "vscode"
+    ignored = shutil.ignore_patterns("node_modules", "dist", "LICENSE")
+    shutil.copytree(EDITORS / "vscode", copy, ignore=ignored)
+    subprocess.run([copy / "package"], check=True, timeout=900)
+    with zipfile.ZipFile(copy / "dist" / "mdh-lift.vsix") as package:
+        names = package.namelist()
+    assert "extension/dist/extension.js" in names and "extension/package.json" in names
+    assert not any("node_modules" in n or n.endswith(".ts") for n in names)
