@@ -26,11 +26,11 @@ from mdh_core.source import SourceFile, Span
 HOLE = "__MDH_HOLE__"
 
 
-def as_tokens(stream: Sequence[PreToken]) -> list[Token]:
-    """Preprocessed tokens in the lexer's form; positions are indices."""
+def as_tokens(stream: Sequence[PreToken], first: int = 0) -> list[Token]:
+    """Preprocessed tokens in the lexer's form; positions are indices, from ``first`` on."""
     return [
         Token("directive" if t.kind == "pragma" else t.kind, k, k + 1, t.text.encode("latin-1"))
-        for k, t in enumerate(stream)
+        for k, t in enumerate(stream, first)
     ]
 
 
@@ -43,9 +43,17 @@ class Preprocessed:
     tokens: list[Token]
 
 
+_last = Preprocessed(b"", [], [])  # files often begin with the headers of the one before
+
+
 def preprocessed(text: bytes) -> Preprocessed:
-    stream = pre_tokens(text)
-    return Preprocessed(text, stream, as_tokens(stream))
+    """Text and tokens; what begins as the last one did is not tokenised again."""
+    global _last
+    same = _common_lines(_last.text, text)
+    k = bisect_left(_last.stream, same, key=lambda t: t.at)
+    stream = _last.stream[:k] + pre_tokens(text, same)
+    _last = Preprocessed(text, stream, _last.tokens[:k] + as_tokens(stream[k:], k))
+    return _last
 
 
 def hole_test(

@@ -162,6 +162,9 @@ class Unit:
         known += made
         prefix = "".join(f"typedef int {name};" for name in sorted(known))
         # Line 1 holds the prefix, line 2 + k the k-th token.
+        key = (chunk.start, prefix, *lines) if chunk.kind == "typedef" else ()
+        if key in _TYPEDEFS:
+            return _TYPEDEFS[key]
         try:
             tree = self._parser.parse("\n".join([prefix, *lines]) + "\n", "")
         except Exception as error:  # whatever stops the parser, the declaration is unreadable
@@ -172,6 +175,10 @@ class Unit:
             raise UnparsedError(_message(message), token) from error
         tree.ext = tree.ext[len(known) :]
         _number(tree, chunk.start)
+        if key:
+            if len(_TYPEDEFS) >= _MOST_TYPEDEFS:
+                _TYPEDEFS.clear()
+            _TYPEDEFS[key] = tree
         return tree
 
     def expression(self, words: Sequence[str]) -> Node | None:
@@ -268,6 +275,9 @@ class Unit:
 
 
 _MOST_BLANKS = 40
+_MOST_TYPEDEFS = 4000
+# Trees of type definitions by their tokens and place: those of headers are the same from file to file.
+_TYPEDEFS: dict[tuple[object, ...], Node] = {}
 _NAME = re.compile(r"[A-Za-z_]\w*$")
 _TYPEOF = ("typeof", "__typeof__", "__typeof", "typeof_unqual")
 

@@ -35,21 +35,33 @@ class PreToken:
     at: int = 0  # byte offset in the preprocessed text
 
 
-def pre_tokens(text: bytes) -> list[PreToken]:
-    """Tokens of the output of ``cc -E``, with the lines that its line markers give."""
+def pre_tokens(text: bytes, start: int = 0) -> list[PreToken]:
+    """Tokens of the output of ``cc -E``, with the lines that its markers give; ``start``: of a line."""
     starts = [0] + [m.end() for m in re.finditer(rb"\n", text)]
     out: list[PreToken] = []
-    offset, here = 0, False  # line in the file = physical line + offset
-    for token in tokens(text):
-        physical = bisect_right(starts, token.start)
+    offset, here = _marked(text, start, starts)  # line in the file = physical line + offset
+    for token in tokens(text[start:] if start else text):
+        at = token.start + start
+        physical = bisect_right(starts, at)
         if token.kind != "directive":
-            out.append(PreToken(token.kind, _ascii(token), physical + offset if here else 0, token.start))
+            out.append(PreToken(token.kind, _ascii(token), physical + offset if here else 0, at))
         elif marker := _MARKER.match(token.text):
             offset, here = int(marker[1]) - physical - 1, marker[2].decode() == STDIN_NAME
         elif pragma := _PRAGMA.match(token.text):
             rest = token.text[pragma.end() :].decode("latin-1")
-            out.append(PreToken("pragma", rest, physical + offset if here else 0, token.start))
+            out.append(PreToken("pragma", rest, physical + offset if here else 0, at))
     return out
+
+
+def _marked(text: bytes, start: int, starts: Sequence[int]) -> tuple[int, bool]:
+    """What the last line marker before a line says: how lines are counted, and whether in the user's file."""
+    at = start
+    while at > 0:
+        at = text.rfind(b"#", 0, at)
+        marker = _MARKER.match(text, at) if at == 0 or text[at - 1 : at] == b"\n" else None
+        if marker is not None:
+            return int(marker[1]) - bisect_right(starts, at) - 1, marker[2].decode() == STDIN_NAME
+    return 0, False
 
 
 def _ascii(token: Token) -> str:

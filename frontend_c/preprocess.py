@@ -3,7 +3,8 @@
 The text goes in through standard input, so that a file with a hole in it (``hole.py``) needs no
 place on disk; ``-iquote`` and the working directory make ``#include "x.h"`` mean what it means for
 the file itself.  Only flags that change what the preprocessor sees are kept; flags that make a
-compiler run other code are named and dropped, since a look at a file must not run any.
+compiler run other code are named and dropped, since a look at a file must not run any.  A command that is
+``buffer_only`` starts no compiler at all (``buffer_only.py``).
 ``-DMDH_LIFT_OFF`` makes a file with spliced code read as its original.
 """
 
@@ -21,6 +22,7 @@ from functools import cache
 from pathlib import Path
 
 from frontend_c import compilers
+from frontend_c.buffer_only import buffer_text
 from mdh_core.diagnostics import Diagnostic, refuse
 from mdh_core.source import NO_SPAN, SourceFile, Span
 
@@ -63,6 +65,7 @@ class CompileCommand:
     compiler: str = ""
     flags: tuple[str, ...] = ()
     directory: str = "."
+    buffer_only: bool = False  # start nothing: read the text alone
     trees: tuple[str, ...] = ()  # the project that the command comes with; none: the user gave it
 
 
@@ -175,7 +178,7 @@ def _run(arguments: list[str], data: bytes, directory: str) -> _Outcome:
         stdin.seek(0)
         process = subprocess.Popen(
             arguments, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, cwd=directory,
-            env=environment, start_new_session=True,
+            env=environment, process_group=0,
         )  # fmt: skip
         late = threading.Event()
 
@@ -212,6 +215,8 @@ def preprocess(
 
     ``dump``: "-dM" for the definitions of all macros instead, "-dD" for those as well, where they stand.
     """
+    if command.buffer_only:
+        return b"" if dump else buffer_text(source.data if data is None else data)
     folder = str(Path(os.path.realpath(Path(command.directory, source.path))).parent)
     if not Path(folder).is_dir():
         folder = str(Path(command.directory).absolute())

@@ -30,11 +30,6 @@ from mdh_lift.session import FORMATS, Session
 from mdh_lift.version import VERSION
 from tuning.budget import STRATEGIES, parse_budget
 
-NOT_YET = {
-    "lsp": "the language server",
-}
-
-
 # --------------------------------------------------------------------------- global options
 
 
@@ -144,8 +139,6 @@ class MainCommand(click.Group):
         first = args[0]
         if first in self.commands:
             return super().resolve_command(ctx, args)
-        if first in NOT_YET:
-            raise click.UsageError(f"`{first}` ({NOT_YET[first]}) is not part of version {VERSION}", ctx)
         path = first.partition("::")[0]
         if first.startswith("-") or re.search(r"[./\\]", path) or Path(path).exists():
             return "", lift_files, args
@@ -565,6 +558,16 @@ def db_prune() -> None:
 @db_verb("vacuum")
 def db_vacuum() -> None:
     """Make the file as small as what is in it."""
+
+
+@verb("lsp")
+@click.option("--stdio", is_flag=True, hidden=True, help="What clients like to say; there is no other way.")
+@click.pass_context
+def lsp(ctx: click.Context, stdio: bool) -> None:
+    """The language server, on standard input and output; it needs the extra `lsp`."""
+    from mdh_lift import lsp as package
+
+    ctx.exit(package.run(_session(ctx)))
 
 
 def main() -> None:

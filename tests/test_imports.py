@@ -33,6 +33,8 @@ DOORS = {
     "pycparser": "frontend_c.?",
     "jinja2": "emit.frames",
     "kernel_tuner": "tuning.search",
+    "lsprotocol": "mdh_lift.lsp.server",
+    "pygls": "mdh_lift.lsp.server mdh_lift.lsp",  # the latter asks whether it is there
 }
 # small libraries without terms of their own: packages that may import them
 SHARED = {

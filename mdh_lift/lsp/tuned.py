@@ -1,0 +1,141 @@
+"""What the lock file says about nests, and the splice that follows from it; nothing is compiled or run.
+
+A splice in an editor puts in place what ``mdh-lift tune`` compiled, ran, compared and measured on this
+machine: the lock file must hold the nest as it now is, for this machine, verified and faster, and this
+version must be the one that wrote it or generate the same text.  Anything else is for the command.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from frontend_c.preprocess import analysis_compiler
+from mdh_core.diagnostics import refuse
+from mdh_core.source import SourceFile
+from mdh_lift import macros
+from mdh_lift.lsp.values import Tuned
+from mdh_lift.pipeline import (
+    FileReport,
+    NestReport,
+    Options,
+    short_name,
+    source_hash,
+    splice_file,
+    splice_part,
+    target_of,
+)
+from mdh_lift.version import VERSION
+from tuning import lock as locks
+from tuning.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from mdh_lift.improve import Work
+
+
+def tuned(report: FileReport, options: Options) -> dict[str, tuple[Tuned, ...]]:
+    """The entries of the lock file for the nests of a file, by name (function::label)."""
+    try:
+        nests = locks.read(options.lock_path)["nests"]
+    except (locks.LockError, KeyError):
+        return {}  # `check` tells what is wrong with it
+    path = os.path.relpath(report.source.path, options.root)
+    found: dict[str, tuple[Tuned, ...]] = {}
+    known: macros.Definitions | None = None
+    for nest in report.nests:
+        name = short_name(nest.name)
+        machines = nests.get(f"{path}::{name}")
+        if not isinstance(machines, Mapping) or nest.lifted is None:
+            continue
+        if known is None:
+            known = macros.definitions(SourceFile(path, report.bare.data), report.command)
+        current = source_hash(report.bare.data, nest.lifted.nest, known)
+        found[name] = tuple(
+            _entry(str(machine), str(size_class), block, current)
+            for machine, blocks in sorted(machines.items()) if isinstance(blocks, Mapping)
+            for size_class, block in sorted(blocks.items()) if isinstance(block, Mapping)
+        )  # fmt: skip
+    return found
+
+
+def _entry(machine: str, size_class: str, block: Mapping[str, Any], current: str) -> Tuned:
+    ratio = block.get("speedup")
+    numbers = ratio if isinstance(ratio, Mapping) else {}
+    median, low, high = (_number(numbers.get(k)) for k in ("median", "low", "high"))
+    return Tuned(size_class, machine, median, low, high, block.get("source_hash") != current)
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def spliced(report: FileReport, name: str, options: Options) -> bytes:
+    """The file with what the lock file says of a nest in place.
+
+    Raises ``Refusal`` (MDH822 where the command has to do it; what ``splice_file`` raises).
+    """
+    from mdh_lift import improve, kernels  # not needed until somebody splices
+    from tuning.tune import text_hash
+
+    nest = _nest(report, name)
+    if not nest.replaceable:
+        raise _for_the_command(nest, "a directive around it forbids it (MDH414)")
+    if target_of(nest, options.target) != "openmp":
+        raise _for_the_command(nest, "generated files for GPUs stand beside the source")
+    command = report.command
+    if command.compiler and shutil.which(command.compiler) != analysis_compiler(command):
+        raise _for_the_command(nest, f"`{command.compiler}` does not look like a compiler")
+    work = improve.prepare(report, nest, options)
+    block = _verified(work, options)
+    assert isinstance(work.plan, kernels.Plan)
+    point = block["configuration"]["point"]
+    # the text names the lines of the nest, so after an edit above it only the version tells
+    same_version = block.get("versions", {}).get("mdh-lift") == VERSION
+    orders = (work.plan.default, [name for name, _ in work.plan.space.parameters], point)  # it lists values
+    texts = ({n: point[n] for n in order if n in point} for order in orders)
+    noted = block.get("text_hash")
+    if not same_version and all(text_hash(work.plan.candidate(p, described=True)) != noted for p in texts):
+        raise _for_the_command(nest, "this version generates other code than what was verified")
+    kernel = work.plan.kernel(point)
+    after = kernels.after_text(work.plan.lifted)
+    part = splice_part(report, work.plan.lifted.nest, kernel.text, kernel.call, after)
+    change = splice_file(report, [part], options.force)
+    if change.beside or change.removed or change.new is None:
+        raise _for_the_command(nest, "files beside the source change, too")
+    return change.new
+
+
+def _nest(report: FileReport, name: str) -> NestReport:
+    found = next((n for n in report.nests if short_name(n.name) == name), None)
+    if found is None or found.lifted is None:
+        raise refuse("MDH822", f"the file has no nest `{name}` that lifts")
+    return found
+
+
+def _verified(work: Work, options: Options) -> dict[str, Any]:
+    """The entry of the lock file that was verified here and is fast enough.  Raises MDH822."""
+    nest = work.nest
+    machine = fingerprint(work.bench.toolchain, work.bench.threads)
+    try:
+        block = locks.find(locks.read(options.lock_path), work.lock_name, machine, work.size_class)
+    except locks.LockError as error:
+        raise _for_the_command(nest, f"`{options.lock_path.name}`: {error}") from None
+    if block is None:
+        raise _for_the_command(nest, "it was not tuned on this machine")
+    if block.get("source_hash") != work.hash:
+        raise _for_the_command(nest, "it changed since it was tuned")
+    ratio = block.get("speedup")
+    low = _number(ratio.get("low")) if isinstance(ratio, Mapping) else 0.0
+    if low <= options.config.tune.min_speedup:
+        raise _for_the_command(nest, f"the tuned version is not faster ({low:.3g} x at least)")
+    point = block.get("configuration", {}).get("point")
+    if not isinstance(point, dict) or not block.get("verification"):
+        raise _for_the_command(nest, "the lock file does not say what was verified")
+    return block
+
+
+def _for_the_command(nest: NestReport, why: str) -> Exception:
+    return refuse("MDH822", f"`{short_name(nest.name)}` is not spliced here: {why}",
+                  help=f"`mdh-lift -w {nest.name}` tunes, verifies and splices it")  # fmt: skip
