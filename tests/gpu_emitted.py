@@ -148,7 +148,7 @@ def run_cuda(
     program = directory / "cases"
     _built(["gcc", "-O0", "-w", "-c", str(directory / "main.c"), "-o", str(directory / "main.o")], cases, CUDA)
     line = command(CXX, directory / "cases.cpp", str(program), str(directory / "main.o"))
-    _built([*line, "-O0"], cases, CUDA)  # these run for less time than they are compiled
+    _built([*line, "-O0"], cases, CUDA)  # most run for less time than they are compiled
     return answers_of(cases, program, timeout, {**os.environ, "MDH_SHUFFLES": "values", **environment}, CUDA.name)
 
 
