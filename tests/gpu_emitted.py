@@ -100,7 +100,7 @@ def _built(line: Sequence[str], cases: Sequence[Case], target: Target) -> None:
     raise AssertionError(f"{target.name}: does not compile\n{about}\n{built.stderr[:4000]}")
 
 
-def run_opencl(cases: list[Case], directory: Path, timeout: float = 300) -> list[tuple[int, dict[str, list[Value]]]]:
+def run_opencl(cases: list[Case], directory: Path, timeout: float = 900) -> list[tuple[int, dict[str, list[Value]]]]:
     """One program, and one text of OpenCL for each program's cases (``opencl_once.h``)."""
     cases = unique_functions(cases)
     batch = _batch(cases, OPENCL)
@@ -134,7 +134,7 @@ def once(parts: Sequence[GpuPart], text: str) -> str:
 
 
 def run_cuda(
-    cases: list[Case], directory: Path, timeout: float = 300, **environment: str
+    cases: list[Case], directory: Path, timeout: float = 900, **environment: str
 ) -> list[tuple[int, dict[str, list[Value]]]]:
     """On the CPU; races, divergent barriers and indices outside end the run (``tuning/cuda_on_cpu.h``)."""
     cases = unique_functions(cases)

@@ -141,6 +141,18 @@ def test_no_opencl_device(tmp_path: Path) -> None:
     done = _gpu(tmp_path, "verify", "--target", "opencl", "f.c", MDH_OPENCL_DEVICE="99")
     assert done.returncode == 4 and "error[MDH806]" in done.stderr
     assert "number 99 is asked for" in done.stderr
+    done = _gpu(tmp_path, "verify", "--target", "opencl", "f.c", MDH_OPENCL_DEVICE="abc")
+    assert done.returncode == 4 and "error[MDH806]" in done.stderr
+    assert "MDH_OPENCL_DEVICE is no number" in done.stderr
+
+
+@needs_opencl
+def test_options_that_the_opencl_compiler_refuses(tmp_path: Path) -> None:
+    """What it says is told, and nothing is about the nest."""
+    _file(tmp_path, SUM)
+    done = _gpu(tmp_path, "verify", "--target", "opencl", "f.c", MDH_OPENCL_OPTIONS="-no-such-option")
+    assert done.returncode == 4 and "error[MDH805]" in done.stderr
+    assert "MDH_OPENCL_OPTIONS=`-no-such-option`" in done.stderr and "MDH607" not in done.stderr
 
 
 def test_target_of_the_nest(tmp_path: Path) -> None:
