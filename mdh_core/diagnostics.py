@@ -91,6 +91,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH508", "warning", "nothing is spliced here", "The file holds no generated region, so there is nothing to revert.", 0),
     ("MDH509", "error", "generated region is damaged", "The markers of a generated region do not match; restore the file from version control.", 2),
     ("MDH510", "error", "nothing is put into Python files", "The decorator `@mdh` makes, verifies and loads the kernel of a Python function when the function is called; the file stays as it is. `check`, `show`, `emit` and `status` take Python files; tuning, verifying, measuring and splicing by the command are for C.", 2),
+    ("MDH516", "warning", "nest is left as it is because of another one", "All nests of a source that go to one kind of GPU stand in one generated file, which is written as a whole. One of them cannot be made again now, so none is written; source and files stay as they were."),
     # 6xx tuning
     ("MDH603", "warning", "no speedup", "The best version found is not reliably faster than the original (lower bound of the 95 % interval), so the source is left alone. `--force` splices all the same.", 1),
     ("MDH604", "warning", "measurements are too noisy", "The measured times vary too much to call one version faster.", 4),

@@ -88,12 +88,17 @@ def without(source: str, names: Iterable[str]) -> list[Change]:
 
 
 def faults(source: str, regions: Sequence[Region]) -> list[Diagnostic]:
-    """What is wrong with the files that regions include: missing (MDH501) or edited (MDH502)."""
+    """What is wrong with the files that regions include: missing (MDH501) or edited (MDH502).
+
+    The fragment for a Makefile may be missing: not everybody needs it.
+    """
     found = []
     for name, target in included(regions).items():
-        for suffix in (".cu" if target == "cuda" else ".c", ".h"):
+        for suffix in (".cu" if target == "cuda" else ".c", ".h", ".mk"):
             path = Path(source).with_name(name + suffix)
             data = path.read_bytes() if path.exists() else None
+            if suffix == ".mk" and (data is None or _origin(data) != _word(Path(source).name)):
+                continue
             if data is None or _origin(data) != _word(Path(source).name):
                 found.append(Diagnostic(
                     "MDH501", f"splice is stale: `{path.name}` is missing", source,
