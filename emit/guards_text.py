@@ -20,7 +20,10 @@ from emit.request import KernelRequest
 from lowering.loops import size_name
 from mdh_core.expr import (
     Affine,
+    Binary,
+    Expr,
     Load,
+    Select,
     stmt_exprs,
     walk,
 )
@@ -104,8 +107,9 @@ Ends = tuple[list[str], list[str]]  # C texts whose least (greatest) value is th
 def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]], inside: bool = False) -> Ends | None:
     """The first and last element of a buffer that the nest touches; None where only data tells.
 
-    ``inside``: coordinates are kept within the array's extents, for where a bound is not exact (conditions,
-    a domain); then they are texts with ``mdh_least`` and ``mdh_greatest``.
+    ``inside``: coordinates are kept within the array's extents where a bound is not exact (conditions,
+    a domain, host loops); then they are texts with ``mdh_least`` and ``mdh_greatest``.  What is touched in
+    any case is not: an outermost extent of a parameter binds nobody, `a[0][j]` may exist where it is 0.
     """
     lows: dict[str, None] = {}
     highs: dict[str, None] = {}
@@ -114,7 +118,8 @@ def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]], inside: bool = False) 
             continue
         strides = raw_strides(b)
         dims = {d.name: d.size for d in leaf.hom.dims} if isinstance(leaf, MdhProgram) else {}
-        for index, rows in dict.fromkeys(_indices(leaf, loops, b.name)):
+        boxed = isinstance(leaf, MdhProgram) and not leaf.hom.domain and not loops
+        for index, rows, always in dict.fromkeys(_indices(leaf, loops, b.name)):
             for positive, texts in ((False, lows), (True, highs)):
                 terms = []
                 for a, extent, stride in zip(index, b.extents, strides, strict=True):
@@ -125,7 +130,7 @@ def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]], inside: bool = False) 
                     else:
                         end = extent - 1 if positive and extent is not None else Affine()
                     text = affine_text(end, {}, atom=True)
-                    if inside and extent is not None:
+                    if inside and extent is not None and not (always and boxed):
                         text = _kept(end, text, extent, dims, positive)
                     terms.append(text if stride == 1 else f"{text}*{stride}")
                 texts[" + ".join(t for t in terms if t != "0") or "0"] = None
@@ -165,8 +170,9 @@ def range_lines(
 Index = tuple[Affine | None, ...]
 
 
-def _indices(leaf: Leaf, loops: Loops, buffer: str) -> Iterator[tuple[Index, tuple[Affine, ...]]]:
-    """Every index at which a buffer is read or written, and what holds for the dimensions there.
+def _indices(leaf: Leaf, loops: Loops, buffer: str) -> Iterator[tuple[Index, tuple[Affine, ...], bool]]:
+    """Every index at which a buffer is read or written, what holds for the dimensions there, and whether it
+    is met at all of their points.
 
     A cell is stored, and its initial value read, also where nothing contributes to it.
     """
@@ -183,12 +189,22 @@ def _indices(leaf: Leaf, loops: Loops, buffer: str) -> Iterator[tuple[Index, tup
         every = (*domain, *(r for _, r in somewhere))
         rows = tuple(r for r in domain if not r.names & reduced)
         rows += tuple(r for n, r in somewhere if n not in reduced)
-        yield from ((a.index, every) for a in leaf.inp.accesses if a.buffer == buffer)
-        yield from ((s.index, rows) for s in leaf.out.stores if s.buffer == buffer)
+        yield from ((a.index, every, not a.conditional) for a in leaf.inp.accesses if a.buffer == buffer)
+        yield from ((s.index, rows, True) for s in leaf.out.stores if s.buffer == buffer)
         scalar = leaf.hom.scalar
         loose = [*stmt_exprs(scalar.body), *scalar.results]
-        loose += [e for e in leaf.out.initial if e is not None] + [s.value for s in leaf.out.stores]
+        ends = [e for e in leaf.out.initial if e is not None] + [s.value for s in leaf.out.stores]
+        always = [e for e in ends if _is_straight(e)]
+        yield from ((index, rows, True) for e in always for index in _loads(e, buffer, known))
+        loose += [e for e in ends if not _is_straight(e)]
     for e in loose:
-        for n in walk(e):
-            if isinstance(n, Load) and n.buffer == buffer:
-                yield known_index(n, known), rows
+        yield from ((index, rows, False) for index in _loads(e, buffer, known))
+
+
+def _loads(e: Expr, buffer: str, known: set[str]) -> Iterator[Index]:
+    return (known_index(n, known) for n in walk(e) if isinstance(n, Load) and n.buffer == buffer)
+
+
+def _is_straight(e: Expr) -> bool:
+    """Whether all of an expression is computed."""
+    return not any(isinstance(n, Select) or (isinstance(n, Binary) and n.op in ("&&", "||")) for n in walk(e))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 
-from frontend_c.c_types import Types
+from frontend_c.c_types import Types, Value
 from frontend_c.data_regions import DATA, DataRegion, RegionName, parse_data, region_in, thread_uses
 from frontend_c.directives import MDH, Found, find_directives
 from frontend_c.expressions import Context
@@ -32,9 +32,14 @@ from frontend_c.tracking import Untracked
 from lifter.annotations import BUILTIN_OPERATORS, Claim, Directive, parse_claim, parse_directive
 from lifter.loop_nest import LoopNest
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
+from mdh_core.expr import ScalarType
+from mdh_core.ir import Param
 from mdh_core.source import NO_SPAN, SourceFile, Span
 
 __all__ = ["CompileCommand", "ReadResult", "Refused", "read"]
+
+
+_NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\s*\()")
 
 
 @dataclass(frozen=True)
@@ -324,12 +329,33 @@ class _One:
         for f in named:
             self.file.functions.get(f, self.directive.clause_span("combine_ops"))
         directive = replace(self.directive, assume=(*self.directive.assume, *reader.guards))
+        params = (*params, *self._of_assumptions(reader, nest, {p.name for p in params}))
         return LoopNest(
             self.name, self.function, self.label, params, buffers, scalars, statements,
             self.file.functions.closure([*reader.called, *named]), directive, self.file.source.path,
             self.span, NO_SPAN if self.found.word in ("", "scop") else self.found.span, self._function_span(),
             self.found.end >= 0, self._remarks(first, last),
         )  # fmt: skip
+
+    def _of_assumptions(self, reader: NestReader, nest: Node, known: set[str]) -> list[Param]:
+        """Scalars that only `assume` reads.  What is not declared here may be a macro."""
+        found: list[Param] = []
+        for name in dict.fromkeys(n for text in self.directive.assume for n in _NAME.findall(text)):
+            try:
+                b = None if name in known else reader.lookup(name, nest)
+            except Refusal:
+                continue
+            if b is None or b.value is not None:
+                continue
+            is_scalar = isinstance(b.ctype, Value) and isinstance(b.ctype.type, ScalarType)
+            if not is_scalar or b.written or b.name != name:
+                why = "the nest writes it" if b.written else "it is no scalar"
+                headline = f"`assume` cannot test `{name}`: {why}"
+                place = self.directive.clause_span("assume")
+                raise refuse("MDH409", headline, place, help="name scalars that the nest only reads")
+            assert isinstance(b.ctype, Value)
+            found.append(Param(b.name, b.ctype.type, b.source, b.ctype.spelling))
+        return found
 
     def _nest(self, context: Context, enclosing: Enclosing, nest: Node) -> tuple[NestReader, Result]:
         """The statement, read; again for what turns out to be known less well than hoped."""

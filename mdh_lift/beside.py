@@ -92,13 +92,19 @@ def without(source: str, names: Iterable[str]) -> list[Change]:
 
 
 def faults(source: str, regions: Sequence[Region]) -> list[Diagnostic]:
-    """What is wrong with the files that regions include: missing (MDH501) or edited (MDH502)."""
+    """What is wrong with the files that regions include: missing (MDH501) or edited (MDH502).
+
+    The fragment for a Makefile may be missing: not everybody needs it.
+    """
     found = []
     for name, target in included(regions).items():
-        for suffix in (suffix_of(target), ".h"):
+        for suffix in (suffix_of(target), ".h", ".mk"):
             path = Path(source).with_name(name + suffix)
             data = _content(path)
-            if data is None or _origin(data) != word(Path(source).name):
+            is_ours = data is not None and _origin(data) == word(Path(source).name)
+            if suffix == ".mk" and not is_ours:
+                continue
+            if data is None or not is_ours:
                 found.append(Diagnostic(
                     "MDH501", f"splice is stale: `{path.name}` is missing", source,
                     help=f"`mdh-lift -w {again(target)}{source}` makes it again",

@@ -23,8 +23,8 @@ import msgspec
 
 from frontend_c.preprocess import find_compiler
 from lifter.describe import to_json
-from mdh_core.diagnostics import CODES, Code, Refusal, refuse
-from mdh_core.source import SourceFile
+from mdh_core.diagnostics import CODES, Code, Diagnostic, Refusal, refuse
+from mdh_core.source import NO_SPAN, SourceFile
 from mdh_lift import beside, journal, pipeline, report_data, report_text
 from mdh_lift import config as configuration
 from mdh_lift.files import Change, is_python
@@ -530,7 +530,7 @@ def with_neighbours(
     """With the other nests of a file beside the source that is about to be written anew.
 
     They were accepted before, so their speed is no matter; where one cannot be made again, those that share
-    the file with it are left as they are.
+    the file with it are left as they are, and MDH516 says so of each.
     """
     for kind in {i.target for i in made if i.apart}:
         name = beside.file_name(report.source.path, kind)
@@ -541,8 +541,29 @@ def with_neighbours(
         forced = replace(settings, config=config, force=True)
         again = [_improved(session, report, n, forced, "splice") for n in there]
         found = [i for i in again if i is not None and i.apart]
-        made = made + found if len(found) == len(there) else [i for i in made if i.target != kind]
+        failed = sorted({n.name for n in there} - {i.name for i in found})
+        if failed:
+            sharing = [i.name for i in made if i.target == kind and i.apart]
+            session.findings += [_left_out(report, own, name, failed) for own in sharing]
+        made = [i for i in made if i.name not in sharing] if failed else made + found
     return made
+
+
+def _left_out(report: FileReport, name: str, file: str, failed: Sequence[str]) -> Finding:
+    """That a nest is not written, as others of its generated file cannot be."""
+    nest = report.nest(name)
+    others = ", ".join(f"`{short_name(n)}`" for n in failed)
+    return Finding(
+        Diagnostic(
+            "MDH516",
+            f"`{short_name(name)}` is left as it is: {others} cannot be made again",
+            report.source.path,
+            nest.lifted.nest.directive_span if nest.lifted is not None else NO_SPAN,
+            notes=(f"all nests of `{file}` are written together",),
+            help="what is wrong there is told above; without the nest: `mdh-lift revert -w`",
+        ),
+        report.source,
+    )
 
 
 def _improved(

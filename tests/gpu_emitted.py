@@ -100,7 +100,7 @@ def _built(line: Sequence[str], cases: Sequence[Case], target: Target) -> None:
     raise AssertionError(f"{target.name}: does not compile\n{about}\n{built.stderr[:4000]}")
 
 
-def run_opencl(cases: list[Case], directory: Path, timeout: float = 300) -> list[tuple[int, dict[str, list[Value]]]]:
+def run_opencl(cases: list[Case], directory: Path, timeout: float = 900) -> list[tuple[int, dict[str, list[Value]]]]:
     """One program, and one text of OpenCL for each program's cases (``opencl_once.h``)."""
     cases = unique_functions(cases)
     batch = _batch(cases, OPENCL)
@@ -134,7 +134,7 @@ def once(parts: Sequence[GpuPart], text: str) -> str:
 
 
 def run_cuda(
-    cases: list[Case], directory: Path, timeout: float = 300, **environment: str
+    cases: list[Case], directory: Path, timeout: float = 900, **environment: str
 ) -> list[tuple[int, dict[str, list[Value]]]]:
     """On the CPU; races, divergent barriers and indices outside end the run (``tuning/cuda_on_cpu.h``)."""
     cases = unique_functions(cases)
@@ -148,7 +148,7 @@ def run_cuda(
     program = directory / "cases"
     _built(["gcc", "-O0", "-w", "-c", str(directory / "main.c"), "-o", str(directory / "main.o")], cases, CUDA)
     line = command(CXX, directory / "cases.cpp", str(program), str(directory / "main.o"))
-    _built([*line, "-O0"], cases, CUDA)  # these run for less time than they are compiled
+    _built([*line, "-O0"], cases, CUDA)  # most run for less time than they are compiled
     return answers_of(cases, program, timeout, {**os.environ, "MDH_SHUFFLES": "values", **environment}, CUDA.name)
 
 

@@ -7,14 +7,20 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from emit.gpu_file import GpuFile
 from emit.targets import TARGETS as TARGETS_BY_NAME
 from mdh_core.diagnostics import Refusal
-from mdh_lift import beside
+from mdh_core.source import NO_SPAN
+from mdh_lift import beside, verbs
+from mdh_lift.improve import Improvement
+from mdh_lift.pipeline import Options, check_file
+from mdh_lift.splice import Region
 from tests.gpu_emitted import has_opencl_device
 from tests.test_improve import _file, _mdh_lift
 
@@ -141,6 +147,18 @@ def test_no_opencl_device(tmp_path: Path) -> None:
     done = _gpu(tmp_path, "verify", "--target", "opencl", "f.c", MDH_OPENCL_DEVICE="99")
     assert done.returncode == 4 and "error[MDH806]" in done.stderr
     assert "number 99 is asked for" in done.stderr
+    done = _gpu(tmp_path, "verify", "--target", "opencl", "f.c", MDH_OPENCL_DEVICE="abc")
+    assert done.returncode == 4 and "error[MDH806]" in done.stderr
+    assert "MDH_OPENCL_DEVICE is no number" in done.stderr
+
+
+@needs_opencl
+def test_options_that_the_opencl_compiler_refuses(tmp_path: Path) -> None:
+    """What it says is told, and nothing is about the nest."""
+    _file(tmp_path, SUM)
+    done = _gpu(tmp_path, "verify", "--target", "opencl", "f.c", MDH_OPENCL_OPTIONS="-no-such-option")
+    assert done.returncode == 4 and "error[MDH805]" in done.stderr
+    assert "MDH_OPENCL_OPTIONS=`-no-such-option`" in done.stderr and "MDH607" not in done.stderr
 
 
 def test_target_of_the_nest(tmp_path: Path) -> None:
@@ -432,3 +450,39 @@ def test_spliced_data_region_copies_once(tmp_path: Path) -> None:
     assert (ran.stdout, ran.stderr) == (expected, "up 200 down 100")
     assert _gpu(tmp_path, "revert", "-w", "jacobi.c").returncode == 0
     assert path.read_bytes() == bare
+
+
+def test_nests_left_out_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A neighbour in the generated file cannot be made again: nothing is written for the others, and that is said."""
+    two = SUM + SUM.replace("rows", "again").replace("#include <stddef.h>\n", "")
+    report = check_file(str(_file(tmp_path, two)))
+    first, second = report.nests
+    region = Region("again::0", "kernel", NO_SPAN, NO_SPAN, "fresh", text=b'#include "f_opencl_mdh.h"\n')
+    report = replace(report, nests=(first, replace(second, regions=(region,))))
+    made = [Improvement(first.name, "", "opencl", gpu_part=object())]  # type: ignore[arg-type]
+    monkeypatch.setattr(verbs, "_improved", lambda *_: None)
+    session = SimpleNamespace(findings=[])
+    assert verbs._with_neighbours(session, report, Options(), made) == []  # type: ignore[arg-type]
+    (told,) = session.findings
+    assert told.diagnostic.code == "MDH516"
+    assert "`rows::0` is left as it is: `again::0`" in told.diagnostic.message
+    monkeypatch.setattr(verbs, "_improved", lambda _, __, n, *___: Improvement(n.name, "", "opencl", gpu_part=object()))  # type: ignore[arg-type]
+    assert [i.name for i in verbs._with_neighbours(session, report, Options(), made)] == [first.name, second.name]  # type: ignore[arg-type]
+    assert len(session.findings) == 1
+
+
+@pytest.mark.parametrize("suffix", [".c", ".h", ".mk"])
+def test_edited_generated_files_are_noticed(suffix: str, tmp_path: Path) -> None:
+    """Of each of the three; a missing fragment for a Makefile is nothing."""
+    source = _file(tmp_path, SUM)
+    file = GpuFile("f_opencl_mdh", "int x;\n", "int y;\n", "z = 1\n", ())
+    for change in beside.files(str(source), file, TARGETS_BY_NAME["opencl"]):
+        beside.write(change, str(source))
+    regions = [Region("rows::0", "kernel", NO_SPAN, NO_SPAN, "fresh", text=b'#include "f_opencl_mdh.h"\n')]
+    assert beside.faults(str(source), regions) == []
+    path = tmp_path / f"f_opencl_mdh{suffix}"
+    path.write_text(path.read_text().replace("1", "2", 1).replace("int", "long"))
+    (found,) = beside.faults(str(source), regions)
+    assert found.code == "MDH502" and path.name in found.message
+    path.unlink()
+    assert [d.code for d in beside.faults(str(source), regions)] == ([] if suffix == ".mk" else ["MDH501"])

@@ -143,6 +143,16 @@ OWN = {
     for (int i = 0; i < n; i++) z[i] = x[i] * y[i] + x[i] * 1.1f;
 }
 """,
+    "a row outside of what is declared": """void f(int n, int m, const float a[restrict n][m], float b[restrict m])
+{
+#pragma mdh
+    for (int j = 0; j < m; j++) {
+        float s = a[0][j];
+        for (int i = 1; i < n; i++) s += a[i][j];
+        b[j] = s;
+    }
+}
+""",
     "an iterator that is a field of threadIdx": """void f(int n, int m, float a[n], float b[n])
 {
 #pragma mdh noalias(a, b)

@@ -25,6 +25,7 @@ from mdh_core.diagnostics import refuse
 from tuning import devices, ptxas
 
 _SECONDS = 60.0
+_REFUSED_OPTIONS = 2  # exit status of the probe
 _PROBES = {
     "cuda": """#include <cuda_runtime.h>
 #include <stdio.h>
@@ -43,12 +44,29 @@ int main(void)
 #include <CL/cl.h>
 #include <stdio.h>
 #include <stdlib.h>
+static int takes(cl_device_id device, const char *options)
+{
+  static char log[4096];
+  const char *text = "__kernel void probe(__global int *a) { *a = 0; }";
+  cl_int answer;
+  cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &answer);
+  if (answer != CL_SUCCESS) return 1; /* no matter of options */
+  cl_program program = clCreateProgramWithSource(context, 1, &text, NULL, &answer);
+  if (answer != CL_SUCCESS) return 1;
+  if (clBuildProgram(program, 1, &device, options, NULL, NULL) == CL_SUCCESS) return 1;
+  clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
+  return puts(*log ? log : "it says nothing"), 0;
+}
 int main(void)
 {
   cl_platform_id platforms[16];
   cl_uint several = 0, number = 0, wanted = 0;
   const char *asked = getenv("MDH_OPENCL_DEVICE");
-  if (asked) wanted = (cl_uint)strtoul(asked, NULL, 10);
+  if (asked) {
+    char *end;
+    wanted = (cl_uint)strtoul(asked, &end, 10);
+    if (end == asked || *end) return puts("MDH_OPENCL_DEVICE is no number"), 1;
+  }
   if (clGetPlatformIDs(16, platforms, &several) != CL_SUCCESS) several = 0;
   for (cl_uint p = 0; p < several && p < 16; p++) {
     cl_device_id devices[16];
@@ -58,6 +76,7 @@ int main(void)
       if (number++ == wanted) {
         char name[256] = "";
         clGetDeviceInfo(devices[d], CL_DEVICE_NAME, sizeof name, name, NULL);
+        if (getenv("MDH_OPENCL_OPTIONS") && !takes(devices[d], getenv("MDH_OPENCL_OPTIONS"))) return 2;
         return puts(name), 0;
       }
   }
@@ -193,6 +212,11 @@ def _device(made: Accelerator, variables: dict[str, str], kept: Path | None) -> 
                 _probe(made, Path(directory)).replace(program)
         inherited = {n: v for n, v in os.environ.items() if n in ("PATH", "LD_LIBRARY_PATH")}
         ran = _run([str(program)], {**inherited, **variables})
+    if ran is not None and ran.returncode == _REFUSED_OPTIONS:
+        options = variables.get("MDH_OPENCL_OPTIONS", "")
+        raise refuse("MDH805", f"the compiler of OpenCL does not take MDH_OPENCL_OPTIONS=`{options[:80]}`",
+                     notes=tuple(row for row in ran.stdout.splitlines() if row.strip())[:8],
+                     help="correct the variable, or unset it")  # fmt: skip
     if ran is None or ran.returncode != 0:
         reason = (ran.stdout if ran else "").strip() or "the driver gives no answer"
         raise refuse("MDH806", f"there is no device for {made.target}: {reason[:200]}",

@@ -204,9 +204,9 @@ struct Region {
 
     void divide(std::size_t offset, std::size_t bytes)
     {
-        const std::size_t finer = std::gcd(std::gcd(granule, bytes), offset);
-        if (finer == granule)
+        if (granule && bytes % granule == 0 && offset % granule == 0)
             return;
+        const std::size_t finer = std::gcd(std::gcd(granule, bytes), offset);
         std::vector<Cell> divided(size / finer + 1);
         for (std::size_t k = 0; granule && k < divided.size(); k++)
             divided[k] = cells[k * finer / granule];

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -102,9 +103,12 @@ def opencl_devices(compiler: str = "gcc") -> list[Device]:
 
 
 def asked_number() -> int:
-    """The number of the OpenCL device that emitted files take: of MDH_OPENCL_DEVICE."""
-    asked = os.environ.get("MDH_OPENCL_DEVICE", "")
-    return int(asked) if asked.isdecimal() else 0
+    """The number of the OpenCL device that emitted files take: of MDH_OPENCL_DEVICE.
+
+    What is no number is that of no device.
+    """
+    asked = os.environ.get("MDH_OPENCL_DEVICE", "0").strip()
+    return int(asked) if asked.isdecimal() else sys.maxsize
 
 
 def this_device(target: str, number: int = 0) -> Device | None:
