@@ -188,9 +188,9 @@ def verb(name: str, **settings: object) -> Callable[[Callable[..., object]], cli
 
 
 def _frozen_forbids(ctx: click.Context) -> None:
-    """For verbs that can do nothing else than compile and run."""
+    """For what cannot be done without compiling and running something."""
     if _session(ctx).frozen:
-        raise click.UsageError(f"`--frozen` forbids to compile and run, which `{ctx.info_name}` is for")
+        raise click.UsageError(f"`--frozen` forbids to compile and run, which `{ctx.info_name}` has to")
 
 
 paths = click.argument("paths", nargs=-1, metavar="[PATH[::FUNCTION[::LABEL]]]...")
@@ -315,6 +315,8 @@ def show(ctx: click.Context, paths: Sequence[str], form: str, stage: str) -> Non
 @click.pass_context
 def emit(ctx: click.Context, /, **arguments: object) -> None:
     """The generated code of nests."""
+    if arguments["device"] == "this":
+        _frozen_forbids(ctx)
     ctx.exit(verbs.emit(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
@@ -463,6 +465,7 @@ def report(ctx: click.Context, /, **arguments: object) -> None:
 @click.pass_context
 def doctor(ctx: click.Context, bench: bool) -> None:
     """What mdh-lift finds on this machine."""
+    _frozen_forbids(ctx)
     ctx.exit(verbs.doctor(_session(ctx), bench))
 
 

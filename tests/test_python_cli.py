@@ -133,7 +133,8 @@ def test_emitted_files_compile(run: Callable[..., Result], tmp_path: Path) -> No
     command = [compiler, "-std=gnu11", "-O1", "-fopenmp", "-Wall", "-Werror", "-c", "out.c", "-o", "out.o"]
     subprocess.run(command, check=True)
     Path("point.json").write_text('{"threads": ""}')
-    assert "configuration: threads=," in run("emit", "good.py::matvec", "--config", "point.json").stdout
+    chosen = run("emit", "good.py::matvec", "--config", "point.json").stdout
+    assert " threads=," in chosen[chosen.index("configuration:") :].partition("*/")[0]
 
 
 @pytest.mark.parametrize("target", ["cuda", "opencl"])

@@ -190,8 +190,8 @@ def test_locked_and_frozen(tree: Path) -> None:
     assert (tree / lock.NAME).read_bytes() == before
     for line in log.read_text().splitlines():  # the preprocessor and the version, nothing else
         assert "-E" in line.split() or "--version" in line.split(), line
-    for verb in ("verify", "bench"):
-        refused = here("--frozen", verb, "f.c")
+    for words in (["verify", "f.c"], ["bench", "f.c"], ["doctor"], ["emit", "--device", "this", "f.c"]):
+        refused = here("--frozen", *words)
         assert refused.exit_code == 2 and "--frozen" in refused.stderr
 
 
