@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import errno
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -157,8 +157,8 @@ class MainCommand(click.Group):
         except (ConfigurationError, DatabaseError) as error:
             raise click.UsageError(str(error), ctx) from None
         except Exception as error:
-            if isinstance(error, OSError) and error.errno == errno.EPIPE:
-                raise
+            if isinstance(error, OSError) and error.filename is None:
+                raise  # what is printed cannot be written
             session = _session(ctx)
             session.crashed(error)
             ctx.exit(session.finish())
@@ -578,4 +578,17 @@ def main() -> None:
     with contextlib.suppress(AttributeError):  # names of files need not be UTF-8
         sys.stdout.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
         sys.stderr.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    cli.main(prog_name="mdh-lift")
+    try:
+        cli.main(prog_name="mdh-lift")
+    except OSError as error:
+        _no_output(error)
+
+
+def _no_output(error: OSError) -> None:
+    """The disk behind standard output or standard error is full, or the like: exit status 2."""
+    reason = (error.strerror or str(error)).lower()
+    with contextlib.suppress(OSError):
+        os.write(2, f"Error: the output cannot be written: {reason}\n".encode())
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+    os._exit(2)  # what is still buffered would fail once more

@@ -253,3 +253,13 @@ def test_what_is_no_database(tree: Path, text: str) -> None:
         return
     with pytest.raises(compile_command.DatabaseError):
         compile_command.find(str(tree / "f.c"))
+
+
+def test_output_that_cannot_be_written(tree: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [COMMAND, "check", "-v", "f.c"], cwd=tree, stdout=full, stderr=subprocess.PIPE, check=False
+        )
+        assert done.returncode == 2
+        assert done.stderr == b"Error: the output cannot be written: no space left on device\n"
+        assert subprocess.run([COMMAND, "check", "f.c"], cwd=tree, stderr=full, check=False).returncode == 2

@@ -65,7 +65,14 @@ static void say(const char *format, ...)
 
 /* ------------------------------------------------------------------ system calls */
 
-#if defined(__linux__) && ((defined(__x86_64__) && !defined(__ILP32__)) || defined(__aarch64__))
+#if defined(__linux__) && ((defined(__x86_64__) && !defined(__ILP32__)) || defined(__aarch64__)) \
+    && defined(__has_include)
+#if __has_include(<linux/seccomp.h>)
+#define CAN_FILTER
+#endif
+#endif
+
+#ifdef CAN_FILTER
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
