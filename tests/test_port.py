@@ -338,6 +338,13 @@ def test_a_second_run_makes_nothing_again_and_a_changed_file_is_new(tree):
     assert "3 * x[i]" in f0.read_text()
 
 
+def test_part_of_the_tree_keeps_what_is_known_of_the_rest(tree):
+    port(tree, "src")
+    assert "2 nests are known" in port(tree, "src", "--select", "f1.c").stderr
+    port(tree, "src")
+    assert set(made(tree).values()) == {1}
+
+
 def test_another_budget_is_another_run(tree):
     port(tree, "src", "--budget", "0")
     port(tree, "src", "--budget", "5ev")
