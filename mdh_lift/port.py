@@ -27,6 +27,7 @@ import msgspec
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_lift import config as configuration
 from mdh_lift import journal, pipeline, scoreboard
+from mdh_lift.compile_command import DatabaseError
 from mdh_lift.files import Change, is_python, write_atomic
 from mdh_lift.findings import Finding
 from mdh_lift.pipeline import short_name
@@ -75,6 +76,7 @@ class _FileState:
     code: str = ""
     reason: str = ""
     done: bool = False  # in an earlier run, written and unchanged since
+    settings: str = ""  # hash of what its results depend on beside its text
     after: dict[str, bytes | None] = field(
         default_factory=dict
     )  # files by path, as they are with the results
@@ -84,7 +86,7 @@ def port(session: Session, paths: Sequence[str], wishes: Wishes) -> int:
     former = _former(wishes.fail_if_worse)
     files = _files(session, paths, wishes)
     state = _journal_path(session, paths)
-    settings = _settings(session, files, wishes)
+    settings = _machine()
     try:
         journal = Journal(state, settings, wishes.resume)
     except BusyError as error:
@@ -134,7 +136,12 @@ def _files(session: Session, paths: Sequence[str], wishes: Wishes) -> list[_File
         cores = max(1, len(os.sched_getaffinity(0)) // at_once)
         tune = msgspec.structs.replace(options.config.tune, jobs=cores)
         options = replace(options, config=msgspec.structs.replace(options.config, tune=tune))
-        found.append(_FileState(target.path, name, options))
+        state = _FileState(target.path, name, options)
+        try:
+            state.settings = _settings(state, session, wishes)
+        except DatabaseError as error:
+            raise click.UsageError(str(error)) from None
+        found.append(state)
         session.files.append(target.path)
     if not found:
         raise click.UsageError("no C files that `--select` means" if wishes.select else "no C files")
@@ -159,13 +166,22 @@ def _journal_path(session: Session, paths: Sequence[str]) -> Path:
     return root / ".mdh-lift" / f"port-{digest(json.dumps(what).encode())[:8]}.jsonl"
 
 
-def _settings(session: Session, files: Sequence[_FileState], wishes: Wishes) -> str:
-    """Hash of everything that results depend on, beside the files."""
-    tune = [msgspec.to_builtins(f.options.config.tune) | {"jobs": 0} for f in files]
-    commands = [repr(pipeline.command_for(f.path, f.options)) for f in files]
-    machine = (platform.machine(), platform.processor(), len(os.sched_getaffinity(0)))
-    known = [VERSION, sorted(map(repr, tune)), sorted(commands), session.accept, wishes.force, machine]
+def _machine() -> str:
+    """Hash of what all results depend on."""
+    known = (VERSION, platform.machine(), platform.processor(), len(os.sched_getaffinity(0)))
+    return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
+
+
+def _settings(f: _FileState, session: Session, wishes: Wishes) -> str:
+    """Hash of what results of a file depend on beside its text: compile command and options."""
+    tune = msgspec.to_builtins(f.options.config.tune) | {"jobs": 0}
+    known = (tune, repr(pipeline.command_for(f.path, f.options)), session.accept, wishes.force)
     return hashlib.sha256(repr(known).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _text(f: _FileState) -> str:
+    """Under which results of a file are kept."""
+    return f"{digest(f.data)}-{f.settings}"
 
 
 # --------------------------------------------------------------------------- the run
@@ -224,7 +240,7 @@ class _Run:
         except OSError:
             return False
         record = self.written.get((f.name, digest(data)))
-        if record is None:
+        if record is None or not record["text"].endswith(f.settings):
             return False
         known = self.results.get((f.name, record["text"]), {})
         f.nests = {n["name"]: n for n in record["nests"]}
@@ -244,7 +260,7 @@ class _Run:
         open_.sort(key=lambda x: (-x[0], x[1], x[2]))
         for _, _, name, f in open_[: self.wishes.max_nests]:
             f.chosen.add(name)
-            known = self.results.get((f.name, digest(f.data)), {}).get(name)
+            known = self.results.get((f.name, _text(f)), {}).get(name)
             if known is not None:
                 f.nests[name] = known
                 self.reused += 1
@@ -283,7 +299,7 @@ class _Run:
         if message["kind"] == "file":
             f.code, f.reason = message["code"], message["reason"]
         elif message["kind"] == "nest":
-            record = message | {"file": f.name, "text": digest(f.data)}
+            record = message | {"file": f.name, "text": _text(f)}
             self.journal.add(record)
             f.nests[message["name"]] = record
             self._tell(f, record)
@@ -302,7 +318,7 @@ class _Run:
         if main is not None:
             assert main.new is not None
             nests = [{k: v for k, v in n.items() if k not in ("part", "entries")} for n in f.nests.values()]
-            record = {"kind": "writing", "file": f.name, "text": digest(f.data), "new": digest(main.new)}
+            record = {"kind": "writing", "file": f.name, "text": _text(f), "new": digest(main.new)}
             self.journal.add(record | {"nests": nests})
         whole = main or Change(f.path, f.data, f.data)
         others = [c for c in changes if c is not main]
