@@ -124,7 +124,7 @@ def _points(picture: Picture, spots: dict[tuple[int, Place], Spot]) -> list[str]
 
 
 _SHAPES = (
-    "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0",  # circle
+    "h0",  # a dot: the cap of a line without length
     "m-3.5 -3.5h7v7h-7z",  # square
     "m0 -4.5l4.3 7.8h-8.6z",  # triangle
     "m0 -4.8l4.8 4.8l-4.8 4.8l-4.8 -4.8z",  # diamond
