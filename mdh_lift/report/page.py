@@ -27,7 +27,7 @@ from mdh_lift.report.data import Nest, Report, Result, Search, Text, finite, rea
 OPEN = 8  # nests at most that are shown unfolded
 _LIBRARIES = ("vega", "vega-lite", "vega-embed")
 VEGA = "6.4.0"
-_RESULTS = 900_000  # characters of nests in a page; results beyond are cut to equal shares
+_RESULTS = 800_000  # characters of nests in a page; results beyond are cut to equal shares
 _LEAST_LINES = 12
 
 
