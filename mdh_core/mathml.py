@@ -54,7 +54,7 @@ def mathml(program: MdhProgram) -> str:
         _row(_name("inp_view"), _types(program.buffer(n).type for n in _read(program)), _inputs(program)),
         *_where(program),
     ]  # fmt: skip
-    table = "".join(f"<mtr><mtd>{row}</mtd></mtr>" for row in rows)
+    table = "".join(f"<mtr><mtd>{row}</mtd></mtr>" for row in rows).replace("</mtext><mtext>", "")
     return f'<math display="block"><mtable>{table}</mtable></math>'
 
 
@@ -86,8 +86,12 @@ def _text(text: str) -> str:
 
 
 def _row(*parts: str) -> str:
-    parts = tuple(p for p in parts if p)
-    return parts[0] if len(parts) == 1 else f"<mrow>{''.join(parts)}</mrow>"
+    return "".join(parts)
+
+
+def _group(*parts: str) -> str:
+    """One element, where a fraction or a sign needs one."""
+    return f"<mrow>{''.join(parts)}</mrow>"
 
 
 def _list(parts: Iterable[str], between: str = ",") -> str:
@@ -96,7 +100,7 @@ def _list(parts: Iterable[str], between: str = ",") -> str:
 
 def _in(left: str, inner: str, right: str) -> str:
     """In brackets of their usual size: as text, where an operator would be stretched."""
-    return f"<mrow><mtext>{left}</mtext>{inner}<mtext>{right}</mtext></mrow>"
+    return f"<mtext>{left}</mtext>{inner}<mtext>{right}</mtext>"
 
 
 # --------------------------------------------------------------------------- views
@@ -148,7 +152,9 @@ def _sizes(program: MdhProgram) -> str:
 
 def _size(size: Size) -> str:
     span = _affine(size.span)
-    return span if size.step == 1 else _in("⌈", f"<mfrac>{span}{_number(str(size.step))}</mfrac>", "⌉")
+    return (
+        span if size.step == 1 else _in("⌈", f"<mfrac>{_group(span)}{_number(str(size.step))}</mfrac>", "⌉")
+    )
 
 
 def _relation(c: Constraint) -> str:
@@ -172,7 +178,8 @@ def _affine(a: Affine) -> str:
     if a.const or not parts:
         parts.append((_op("−" if a.const < 0 else "+") if parts or a.const < 0 else "")
                      + _number(str(abs(a.const))))  # fmt: skip
-    return _row(*parts)
+    minus = a.terms[0][1] < 0 if a.terms else a.const < 0
+    return (_group if minus else _row)(*parts)
 
 
 # --------------------------------------------------------------------------- the scalar function
@@ -247,16 +254,16 @@ def _expression(e: Expr, operands: Sequence[str], several: bool = False) -> tupl
             inner = [_affine(a) if a is not None else free(i) for a, i in zip(places, index, strict=True)]
             return _row(_id(buffer), _in("[", _list(inner), "]")) if inner else _id(buffer), _ATOM
         case Binary(op="/", a=a, b=b, type=t) if t.is_float:
-            return f"<mfrac>{_row(free(a))}{_row(free(b))}</mfrac>", _ATOM
+            return f"<mfrac>{_group(free(a))}{_group(free(b))}</mfrac>", _ATOM
         case Binary(op=op, a=a, b=b):
             own = _STRENGTH[op]
             return _row(within(a, own), _op(_SIGNS.get(op, op)), within(b, own + 1)), own
         case Unary(op=op, a=a):
-            return _row(_op(_SIGNS.get(op, op)), within(a, _ATOM)), _STRENGTH["*"]
+            return _group(_op(_SIGNS.get(op, op)), within(a, _ATOM)), _STRENGTH["*"]
         case Select(cond=cond, then=then, other=other):
             rows = f"<mtr><mtd>{free(then)}</mtd><mtd>{_text('if ')}{free(cond)}</mtd></mtr>"
             rows += f"<mtr><mtd>{free(other)}</mtd><mtd>{_text('otherwise')}</mtd></mtr>"
-            return _row("<mo>{</mo>", f"<mtable>{rows}</mtable>"), 0
+            return _group("<mo>{</mo>", f"<mtable>{rows}</mtable>"), 0
         case Cast(a=a, type=t):
             return _row(_text(str(t)), _in("(", free(a), ")")), _ATOM
         case Call(function="sqrt" | "sqrtf", args=(a,)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import hashlib
 import itertools
 import json
@@ -47,6 +49,11 @@ def tree(made_once, tmp_path, monkeypatch):
 
 def run(*words):
     return CliRunner().invoke(cli, ["report", *words])
+
+
+def unpacked(text, name):
+    """Data of a page."""
+    return json.loads(gzip.decompress(base64.b64decode(re.search(f'id="{name}">([^<]*)', text)[1])))
 
 
 def content(*words):
@@ -280,7 +287,7 @@ def test_markdown(tree):
 def test_plots_have_rows_and_names(tree):
     write_ceilings()
     text = run(".").stdout
-    shown = json.loads(re.search(r'id="plots">(.*?)</script>', text, re.DOTALL)[1])
+    shown = unpacked(text, "plots")
     ids = {p["id"]: p for p in shown["plots"]}
     assert {"plot-speedup", "plot-roofline"} <= ids.keys()
     assert all(f'id="{name}"' in text and p["rows"] and p["label"] for name, p in ids.items())

@@ -14,6 +14,7 @@ from playwright.sync_api import sync_playwright
 
 from mdh_lift.cli import cli
 from tests.reports import write_ceilings, write_tree
+from tests.test_report import unpacked
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def test_on_every_screen(browser, page_file, width, scheme):
     with Opened(browser, page_file, viewport={"width": width, "height": 800}, color_scheme=scheme) as opened:
         assert opened.said == [] and opened.asked == [page_file.as_uri()]
         assert opened.ask("() => document.documentElement.scrollWidth") <= width
-        plots = json.loads(opened.ask("() => document.getElementById('plots').textContent"))["plots"]
+        plots = unpacked(page_file.read_text(), "plots")["plots"]
         for plot in plots:
             found = opened.ask(
                 """id => { const svg = document.querySelector(`[id="${id}"] svg`); return {

@@ -4,7 +4,7 @@
 
 The policy of the page forbids every request and names its scripts by their hashes.  Text from sources,
 file names and compilers is escaped by the template; what is markup already comes from printers of ours
-(``mdh_core.mathml``, ``report.svg``).  JSON in the page has no ``<``.
+(``mdh_core.mathml``, ``report.svg``).  Data in the page are compressed, in letters and digits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mdh_lift.report.data import Nest, Report, Result, Search, Text, finite, rea
 OPEN = 8  # nests at most that are shown unfolded
 _LIBRARIES = ("vega", "vega-lite", "vega-embed")
 VEGA = "6.4.0"
-_RESULTS = 900_000  # characters of nests in a page; results beyond are cut to equal shares
+_RESULTS = 800_000  # characters of nests in a page; results beyond are cut to equal shares
 _LEAST_LINES = 12
 
 
@@ -43,7 +43,7 @@ def html(report: Report) -> bytes:
         policy=_policy([script, *(data.decode() for data in libraries.values())]),
         css=_Markup(css),
         script=_Markup(script),
-        plots=_Markup(_json(shown)),
+        plots=_packed(json.dumps(finite(shown), separators=(",", ":")).encode()),
         data=_packed(json.dumps(report.as_json(), separators=(",", ":")).encode()),
         libraries=[(name, _packed(data)) for name, data in libraries.items()],
         vega=VEGA,
@@ -85,12 +85,6 @@ def _library(name: str) -> bytes:
 
 def _packed(data: bytes) -> str:
     return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
-
-
-def _json(value: object) -> str:
-    """JSON that ends no element, whatever texts it holds."""
-    text = json.dumps(finite(value), separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _policy(scripts: Sequence[str]) -> str:
@@ -269,14 +263,22 @@ def roof(n: Nest, ceilings: Mapping[str, Any] | None) -> str:
         if n.roof.achieved is not None:
             share = n.roof.achieved / limit
             out += f" The result runs at {_giga(n.roof.achieved)} GFLOP/s, {100 * share:.0f} % of that"
-            out += "; its data stay in caches." if share > 1 else "."
+            out += (
+                ": data stay in caches, or the machine was busier when it was measured" if share > 1 else ""
+            )
+            out += "."
     return out
 
 
 def _search(s: Search) -> dict[str, Any]:
     improved = [t for t, before in zip(s.trials, (None, *s.trials), strict=False)
                 if t.best is not None and (before is None or before.best != t.best)]  # fmt: skip
-    words = [f"{len(s.trials)} evaluations", f"strategy {s.strategy}", f"budget {s.budget}", f"seed {s.seed}"]
+    words = [
+        f"{len(s.trials)} evaluation{'' if len(s.trials) == 1 else 's'}",
+        f"strategy {s.strategy}",
+        f"budget {s.budget}",
+        f"seed {s.seed}",
+    ]
     end = s.stopped if s.finished else "it did not end"
     return {
         "search": s,

@@ -86,7 +86,7 @@ _MS: Spec = {
 
 
 def _convergence(field: str, title: str) -> Spec:
-    x = {"field": field, "type": "quantitative", "axis": _axis(title, tickMinStep=1, format="~s")}
+    x = {"field": field, "type": "quantitative", "axis": _axis(title, format="~s", grid=False)}
     return _spec(
         height=200,
         layer=[
@@ -265,22 +265,29 @@ def _around(values: Iterable[float]) -> tuple[float, float]:
 
 
 def _roofs(ceilings: Mapping[str, Any], low: float, high: float, kinds: set[str]) -> Iterator[dict[str, Any]]:
-    threads = max(p["threads"] for p in ceilings["peaks"])
-    peaks = {k: max(p[k] for p in ceilings["peaks"] if p["threads"] == threads) for k in ("single", "double")}
+    peaks, levels = _best(ceilings)
     top = max(peaks[k] for k in kinds)
-    levels = [x for x in ceilings["levels"] if x["threads"] == threads]
-    for level in sorted(levels, key=lambda x: x["read"]):
-        turn = min(max(top / level["read"], low), high)
+    for name, bytes_ in sorted(levels.items(), key=lambda item: item[1]):
+        turn = min(max(top / bytes_, low), high)
         for x in (low, turn):
             yield {
-                "kind": "roof", "name": f"{level['name']}: {_digits(level['read'] / 1e9):g} GB/s",
-                "intensity": _digits(x), "rate": _digits(min(x * level["read"], top) / 1e9),
+                "kind": "roof", "name": f"{name}: {_digits(bytes_ / 1e9):g} GB/s",
+                "intensity": _digits(x), "rate": _digits(min(x * bytes_, top) / 1e9),
             }  # fmt: skip
     for kind in sorted(kinds):
-        begin = max(low, min(peaks[kind] / level["read"] for level in levels))
+        begin = max(low, min(peaks[kind] / bytes_ for bytes_ in levels.values()))
         name = f"FMA peak, {kind} precision: {_digits(peaks[kind] / 1e9):g} GFLOP/s"
         for x in (begin, high):
             yield {"kind": "roof", "name": name, "intensity": _digits(x), "rate": _digits(peaks[kind] / 1e9)}
+
+
+def _best(ceilings: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
+    """Peaks by precision and read bandwidths by level: the best of any number of threads."""
+    peaks = {k: max(float(p[k]) for p in ceilings["peaks"]) for k in ("single", "double")}
+    levels: dict[str, float] = {}
+    for x in ceilings["levels"]:
+        levels[x["name"]] = max(float(x["read"]), levels.get(x["name"], 0.0))
+    return peaks, levels
 
 
 def _points(roof: Roof, ceilings: Mapping[str, Any], bottom: float) -> Iterator[dict[str, Any]]:
@@ -294,10 +301,8 @@ def _points(roof: Roof, ceilings: Mapping[str, Any], bottom: float) -> Iterator[
 
 def limit(roof: Roof, ceilings: Mapping[str, Any]) -> float:
     """Operations per second that no version exceeds whose data come from memory."""
-    threads = max(p["threads"] for p in ceilings["peaks"])
-    peak = max(p[roof.kind] for p in ceilings["peaks"] if p["threads"] == threads)
-    memory = max(x["read"] for x in ceilings["levels"] if x["threads"] == threads and x["name"] == "memory")
-    return float(min(peak, roof.intensity * memory))
+    peaks, levels = _best(ceilings)
+    return min(peaks[roof.kind], roof.intensity * levels["memory"])
 
 
 def _digits(v: float) -> float:

@@ -18,7 +18,7 @@ from html import escape
 from mdh_lift.report.picture import Dependence, Picture, Place
 
 SHAPES = 6
-MOST_ARROWS = 100
+MOST_ARROWS = 60
 _STEP = 44.0
 _WIDE = 60.0  # with three loops
 _DEPTH = (17.0, -11.0)  # of the outermost of three loops: to the back
@@ -124,7 +124,7 @@ def _points(picture: Picture, spots: dict[tuple[int, Place], Spot]) -> list[str]
 
 
 _SHAPES = (
-    "m-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0",  # circle
+    "h0",  # a dot: the cap of a line without length
     "m-3.5 -3.5h7v7h-7z",  # square
     "m0 -4.5l4.3 7.8h-8.6z",  # triangle
     "m0 -4.8l4.8 4.8l-4.8 4.8l-4.8 -4.8z",  # diamond
@@ -169,7 +169,7 @@ def _arrow(a: Spot, b: Spot, flat: bool) -> str:
     heads = [(end[0] - 5 * math.cos(turn + s), end[1] - 5 * math.sin(turn + s)) for s in (0.45, -0.45)]
     (hx, hy), (kx, ky) = heads
     at, to = f"{_i(start[0])} {_i(start[1])}", f"{_i(end[0])} {_i(end[1])}"
-    barbs = "".join(f"M{to}l{_n(x - end[0])} {_n(y - end[1])}" for x, y in ((hx, hy), (kx, ky)))
+    barbs = "".join(f"M{to}l{_i(x - end[0])} {_i(y - end[1])}" for x, y in ((hx, hy), (kx, ky)))
     return f"M{at}Q{_i(middle[0])} {_i(middle[1])} {to}{barbs}"
 
 

@@ -29,7 +29,7 @@
   });
   addEventListener("afterprint", () => { for (const d of closed) d.open = false; });
 
-  const { templates, shared, plots } = JSON.parse(document.getElementById("plots").textContent);
+  const { templates, shared, plots } = JSON.parse(await inflate("plots"));
   if (!plots.length) { root.dataset.ready = "0"; return; }
   for (const id of ["vega", "vega-lite", "vega-embed"]) {
     const script = document.createElement("script");
