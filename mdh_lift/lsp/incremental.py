@@ -286,7 +286,8 @@ def _blanks(data: bytes, unit: Unit) -> list[Edit]:
 
 def _within(found: Analysis, unit: Unit) -> Analysis | None:
     """The values of a function, counted from its start; None where one is also about something else."""
-    nests: list[Nest] = [n for n in found.nests if n.name.rpartition("::")[0] == unit.name]
+    # by place: what the parser calls a function may be something else than what its tokens look like
+    nests: list[Nest] = [n for n in found.nests if unit.span.start <= n.head.start < unit.span.end]
     names = {n.name for n in nests}
     findings = [f for f in found.findings if f.nest in names]
     own = Analysis(tuple(findings), tuple(nests))
