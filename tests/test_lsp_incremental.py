@@ -103,6 +103,18 @@ def test_files_of_many_kinds(text):
         assert difference(found, whole(t)) == ""
 
 
+@pytest.mark.parametrize("moved", ["#define SCALE 3", "static double shared[64];", "}", "(", "typedef int n;"])
+def test_what_stands_between_functions_may_move(moved):
+    """The same tokens at another place mean something else to the functions between."""
+    functions = program(60).split("\n\n")
+    rest = [f.replace(moved, "") if len(moved) > 1 else f for f in functions]
+    tasks = Tasks()
+    for place in range(0, len(rest), 2):
+        text = "\n\n".join([*rest[:place], moved, *rest[place:]])
+        found = tasks.analyse(Request(1, "analyse", PATH, text.encode(), trusted=True))
+        assert difference(found, whole(text)) == "", place
+
+
 def test_random_edits(capsys):
     """The short form of ``python -m campaigns.lsp``."""
     count = int(os.environ.get("MDH_LSP_EDITS", "24"))

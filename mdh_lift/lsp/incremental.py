@@ -44,6 +44,7 @@ class Unit:
     body: Span
     names: frozenset[bytes]  # identifiers in it
     always: bool  # it must be read each time
+    after: int  # how many tokens of ``Layout.around`` stand before it
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,11 @@ def _layout(data: bytes) -> Layout | None:
         token = stream[k]
         around.append(token)
         k += 1
-        if token.kind == "directive" or token.text in (b";", b"}"):
+        if token.text == b"}":
+            return None
+        if token.kind == "directive" or token.text == b";":
+            if not _balanced(stream[begin:k]):
+                return None
             begin, mark = k, len(around)
         elif token.text == b"{":
             close = closing(stream, k - 1)
@@ -148,8 +153,11 @@ def _layout(data: bytes) -> Layout | None:
                 around += stream[k : close + 1]
                 k = close + 1
             else:
-                units.append(_unit(data, bare.in_file, found, stream, begin, k - 1, close, name))
+                if not _balanced(stream[begin : k - 1]):
+                    return None
                 del around[mark:]
+                parts = (stream, begin, k - 1, close)
+                units.append(_unit(data, bare.in_file, found, parts, name, len(around)))
                 k = begin = close + 1
     return Layout(tuple(units), tuple(around), _pointed_to(stream))
 
@@ -168,10 +176,26 @@ def _function_name(stream: Sequence[Token], begin: int, brace: int) -> str | Non
     return None
 
 
+def _balanced(stream: Sequence[Token]) -> bool:
+    """Are brackets closed?  If not, what follows may belong to what they opened."""
+    depth = 0
+    for t in stream:
+        depth += (t.text in (b"(", b"[")) - (t.text in (b")", b"]")) if t.kind == "punct" else 0
+        if depth < 0:
+            return False
+    return depth == 0
+
+
 def _unit(
-    data: bytes, in_file: Callable[[int], int], found: Sequence[Region], stream: Sequence[Token],
-    begin: int, brace: int, last: int, name: str,
-) -> Unit:  # fmt: skip
+    data: bytes,
+    in_file: Callable[[int], int],
+    found: Sequence[Region],
+    parts: tuple[Sequence[Token], int, int, int],
+    name: str,
+    after: int,
+) -> Unit:
+    """``parts``: the tokens, and which of them are the first, the brace, and the brace that closes it."""
+    stream, begin, brace, last = parts
     inside = stream[brace + 1 : last]
     start, end = in_file(stream[begin].start), in_file(stream[last].end - 1) + 1
     kernels = [r for r in found if r.kind == "kernel" and r.name.partition("::")[0] == name]
@@ -185,7 +209,7 @@ def _unit(
     always = always or any(b"#include" in r.text for r in own) or bool(_pointed_to(inside))
     body = Span(in_file(stream[brace].end - 1) + 1, in_file(stream[last].start))
     names = frozenset(t.text for t in stream[begin:last] if t.kind == "id")
-    return Unit(name, Span(start, end), body, names, always)
+    return Unit(name, Span(start, end), body, names, always, after)
 
 
 def _between(data: bytes, region: Region, kernels: Sequence[Region], start: int) -> bool:
@@ -222,9 +246,10 @@ def _keys(layout: Layout, data: bytes, salt: bytes) -> dict[Unit, bytes]:
     texts = {u: hashlib.sha256(data[u.span.start : u.span.end]).digest() for u in layout.units}
     out = {}
     for unit in layout.units:
-        own = hashlib.sha256(shared + texts[unit])
+        own = hashlib.sha256(shared + texts[unit] + str(unit.after).encode())
         for other in _reached(layout, unit.names | layout.everywhere):
-            own.update(texts[other])
+            where = f"{other.after} {other.span.start < unit.span.start}"
+            own.update(texts[other] + where.encode())
         out[unit] = own.digest()
     return out
 
@@ -261,7 +286,8 @@ def _blanks(data: bytes, unit: Unit) -> list[Edit]:
 
 def _within(found: Analysis, unit: Unit) -> Analysis | None:
     """The values of a function, counted from its start; None where one is also about something else."""
-    nests: list[Nest] = [n for n in found.nests if n.name.rpartition("::")[0] == unit.name]
+    # by place: what the parser calls a function may be something else than what its tokens look like
+    nests: list[Nest] = [n for n in found.nests if unit.span.start <= n.head.start < unit.span.end]
     names = {n.name for n in nests}
     findings = [f for f in found.findings if f.nest in names]
     own = Analysis(tuple(findings), tuple(nests))
