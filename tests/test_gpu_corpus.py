@@ -33,7 +33,7 @@ from tuning.toolchain import Toolchain
 from tuning.verify import Case, cases_for, size_ladder, verify
 
 MOST_WORK = 2e4
-CONFIGURATIONS = int(os.environ.get("MDH_GPU_CORPUS_CONFIGURATIONS", "20"))  # random ones per nest
+CONFIGURATIONS = int(os.environ.get("MDH_GPU_CORPUS_CONFIGURATIONS", "2"))  # random ones per nest
 SIZES = 20
 CALLS = 4  # of each configuration, at least
 # an array whose extent the source does not say is indexed with data or under a condition
