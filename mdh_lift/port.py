@@ -26,7 +26,7 @@ import msgspec
 
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_lift import config as configuration
-from mdh_lift import journal, pipeline, scoreboard
+from mdh_lift import journal, pipeline, scoreboard, verbs
 from mdh_lift.compile_command import DatabaseError
 from mdh_lift.files import Change, is_python, write_atomic
 from mdh_lift.findings import Finding
@@ -84,6 +84,8 @@ class _FileState:
 
 def port(session: Session, paths: Sequence[str], wishes: Wishes) -> int:
     former = _former(wishes.fail_if_worse)
+    if wishes.write and not verbs.finish_edits(session, paths):
+        return session.finish()
     files = _files(session, paths, wishes)
     state = _journal_path(session, paths)
     settings = _machine()
@@ -335,7 +337,7 @@ class _Run:
 
     def _lock(self, f: _FileState) -> None:
         entries = [_lock_entry(e) for n in f.nests.values() for e in n.get("entries", ())]
-        if entries:
+        if entries and not f.options.locked:
             self.session.attempt(f.path, partial(pipeline.write_lock, f.options.lock_path, entries))
 
     # ------------------------------------------------------------------ progress

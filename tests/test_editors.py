@@ -72,7 +72,6 @@ def test_helix():
     assert language["language-servers"] == ["clangd", "mdh-lift"]
 
 
-@pytest.mark.skipif(shutil.which("emacs") is None, reason="emacs is not needed for anything else")
 def test_emacs(tmp_path):
     """It compiles without a warning, and what it tells the server is understood."""
     copy = shutil.copy(EDITORS / "emacs" / "mdh-lift.el", tmp_path)

@@ -20,7 +20,7 @@ from mdh_lift import compile_command
 
 NEST = "void f(float *y, int n)\n{\n#pragma mdh\n    for (int i = 0; i < n; i++)\n        y[i] = 2 * y[i];\n}\n"
 COMMAND = str(Path(sys.executable).with_name("mdh-lift"))
-LOOKING = ("check", "status")
+LOOKING = ("check", "status", "scan")
 
 
 def evil(path: Path) -> Path:

@@ -25,6 +25,7 @@ from mdh_lift.pipeline import (
     source_hash,
     splice_file,
     splice_part,
+    style_of,
     target_of,
 )
 from mdh_lift.version import VERSION
@@ -77,13 +78,18 @@ def spliced(report: FileReport, name: str, options: Options) -> bytes:
     Raises ``Refusal`` (MDH822 where the command has to do it; what ``splice_file`` raises).
     """
     from mdh_lift import improve, kernels  # not needed until somebody splices
-    from tuning.tune import text_hash
+    from mdh_lift.classes import clauses_of
+    from tuning.results import text_hash
 
     nest = _nest(report, name)
     if not nest.replaceable:
         raise _for_the_command(nest, "a directive around it forbids it (MDH414)")
     if target_of(nest, options.target) != "openmp":
         raise _for_the_command(nest, "generated files for GPUs stand beside the source")
+    if style_of(nest, options.style, options.config.splice.style) == "outline":
+        raise _for_the_command(nest, "its kernel stands in a file beside the source")
+    if nest.lifted is not None and len(clauses_of(nest.lifted)) > 1:
+        raise _for_the_command(nest, "kernels for several classes of sizes are compared as a whole")
     command = report.command
     if command.compiler and shutil.which(command.compiler) != analysis_compiler(command):
         raise _for_the_command(nest, f"`{command.compiler}` does not look like a compiler")
