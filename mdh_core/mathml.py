@@ -11,6 +11,7 @@ those who cannot read it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -54,7 +55,7 @@ def mathml(program: MdhProgram) -> str:
         _row(_name("inp_view"), _types(program.buffer(n).type for n in _read(program)), _inputs(program)),
         *_where(program),
     ]  # fmt: skip
-    table = "".join(f"<mtr><mtd>{row}</mtd></mtr>" for row in rows).replace("</mtext><mtext>", "")
+    table = "".join(f"<mtr><mtd>{_joined(row)}</mtd></mtr>" for row in rows)
     return f'<math display="block"><mtable>{table}</mtable></math>'
 
 
@@ -87,6 +88,11 @@ def _text(text: str) -> str:
 
 def _row(*parts: str) -> str:
     return "".join(parts)
+
+
+def _joined(row: str) -> str:
+    """With neighbouring plain texts as one; names keep their own face."""
+    return re.sub(r"(?:<mtext>[^<]*</mtext>){2,}", lambda m: m[0].replace("</mtext><mtext>", ""), row)
 
 
 def _group(*parts: str) -> str:
