@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from mdh_core.diagnostics import refuse
+from mdh_lift import improve as one_class
 from mdh_lift import recorded
 from mdh_lift.classes import AnyPlan, Clause, SeveralPlan, clauses_of, only_clause, several
 from mdh_lift.findings import Finding
@@ -26,7 +27,6 @@ from mdh_lift.improve import (
     prepare,
     verdict_on,
 )
-from mdh_lift.improve import improve as improve_one
 from mdh_lift.pipeline import FileReport, NestReport, Options
 from mdh_lift.run_search import Tell, run
 from tuning.budget import Budget
@@ -51,7 +51,7 @@ def improve(report: FileReport, nest: NestReport, options: Options, stage: str, 
     assert nest.lifted is not None
     clauses = clauses_of(nest.lifted)
     if len(clauses) < 2:
-        return improve_one(report, nest, options, stage, tell)
+        return one_class.improve(report, nest, options, stage, tell)
     works: list[tuple[Work, Clause | None]] = []
     for clause in (*clauses, None):
         work = prepare(report, with_clause(nest, clause), options)

@@ -382,7 +382,7 @@ def test_words_of_a_command():
         ("[tune]\nbudgte = '3ev'\n", "unknown key `tune.budgte`; did you mean `tune.budget`?"),
         ("[tune]\nseed = 'x'\n", "tune.seed"),
         ("nonsense = 1\n", "unknown key `nonsense`"),
-        ("[splice]\nstyle = 'outline'\n", "outline"),
+        ("[splice]\nstyle = 'aside'\n", "aside"),
         ("[", "mdh-lift.toml"),
     ],
 )
@@ -432,7 +432,7 @@ def test_the_main_job_writes_with_w(tree, improved):
 
 def test_what_is_written_is_in_the_lock_file(tree, monkeypatch):
     entry = Entry("good.c::scale::0", "here", "n=8", "ab12", {"threads": "i"}, "cd34")
-    monkeypatch.setattr(improve, "improve", lambda r, n, *_: hand_made(r, n, entry=entry))
+    monkeypatch.setattr(improve, "improve", lambda r, n, *_: hand_made(r, n, entries=(entry,)))
     (tree / "mdh-lift.toml").write_text("")
     assert run("good.c").exit_code == 1 and not (tree / "mdh-lift.lock").exists()
     assert run("good.c", "-w").exit_code == 0
