@@ -59,7 +59,7 @@ class _Batch:
     stands_for: tuple[int, ...]
 
 
-def _batch(cases: Sequence[Case], target: Target) -> _Batch:
+def batch_of(cases: Sequence[Case], target: Target) -> _Batch:
     families: dict[str, list[GpuPart]] = {}
     known: dict[str, int] = {}
     headers, calls, stands_for = [], [], []
@@ -103,7 +103,7 @@ def _built(line: Sequence[str], cases: Sequence[Case], target: Target) -> None:
 def run_opencl(cases: list[Case], directory: Path, timeout: float = 900) -> list[tuple[int, dict[str, list[Value]]]]:
     """One program, and one text of OpenCL for each program's cases (``opencl_once.h``)."""
     cases = unique_functions(cases)
-    batch = _batch(cases, OPENCL)
+    batch = batch_of(cases, OPENCL)
     (directory / "main.c").write_text(_main_text(cases, batch))
     sources = [directory / "main.c"]
     for file in batch.files:
@@ -142,7 +142,7 @@ def run_cuda(
 ) -> list[tuple[int, dict[str, list[Value]]]]:
     """On the CPU; races, divergent barriers and indices outside end the run (``tuning/cuda_on_cpu.h``)."""
     cases = unique_functions(cases)
-    batch = _batch(cases, CUDA)
+    batch = batch_of(cases, CUDA)
     (directory / "main.c").write_text(_main_text(cases, batch))
     included = dict.fromkeys(row for file in batch.files for row in file.text.splitlines() if row.startswith("#include"))
     texts = [*included]

@@ -32,8 +32,8 @@ class Improvement:
     sizes: str = "n=8"
     verification: object = None
     part: object = None
-    gpu_part: object = None
-    entry: object = None
+    apart: tuple[object, ...] = ()
+    entries: tuple[Entry, ...] = ()
     findings: tuple[Finding, ...] = ()
     measurement: object = None
 
@@ -68,7 +68,7 @@ def fake(
         found = (Finding(Diagnostic(code, "as asked for")),) if code else ()
         return Improvement(
             nest.name, "md_hom(...)", verification=SimpleNamespace(cases=24), findings=found, measurement=taken,
-            part=None if code else part, entry=None if code else entry,
+            part=None if code else part, entries=() if code else (entry,),
         )  # fmt: skip
 
     return improve
@@ -76,26 +76,27 @@ def fake(
 
 def _die(when: str) -> None:
     """A write of a source kills the whole run."""
-    from mdh_lift.port import _Run
+    from mdh_lift import journal
 
-    write = _Run._write
+    make = journal.make
 
-    def killed(self, change, source):
+    def killed(change):
         if when == "after-write":
-            write(self, change, source)
+            make(change)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    _Run._write = killed
+    journal.make = killed
 
 
 if __name__ == "__main__":
-    stub = ModuleType("mdh_lift.improve")
+    stub = ModuleType("mdh_lift.several")
     stub.Improvement = Improvement
     stub.improve = fake(sys.argv[1], seconds=float(os.environ.get("FAKE_SECONDS", "0")))
-    sys.modules["mdh_lift.improve"] = stub
     import mdh_lift
 
-    mdh_lift.improve = stub
+    for name in ("several", "improve"):
+        sys.modules[f"mdh_lift.{name}"] = stub
+        setattr(mdh_lift, name, stub)
     if os.environ.get("KILL_AT"):
         _die(os.environ["KILL_AT"])
     from mdh_lift.cli import cli

@@ -713,14 +713,16 @@ def _shared_cases(name: str) -> tuple[Case, int, int]:
 def test_every_barrier_is_needed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as derived, and without any of them threads are found to race."""
     case, blocks, warps = _shared_cases(name)
-    file = file_of(case, "k0", CUDA)
+    batch = gpu_emitted.batch_of([case], CUDA)
+    (file,) = batch.files
     rows = file.text.split("\n")
     barriers = [k for k, row in enumerate(rows) if row.strip() in ("__syncthreads();", "__syncwarp();")]
     assert sum("__syncthreads" in rows[k] for k in barriers) == blocks, file.text
     assert len(barriers) - blocks == warps, file.text
     for k in barriers:
         text = "\n".join([*rows[:k], *rows[k + 1 :]])
-        monkeypatch.setattr(gpu_emitted, "file_of", lambda *_, text=text: replace(file, text=text))
+        without = replace(batch, files=[replace(file, text=text)])
+        monkeypatch.setattr(gpu_emitted, "batch_of", lambda *_, without=without: without)
         with pytest.raises(AssertionError, match="data race in shared memory"):
             run_cuda([case], tmp_path)
 

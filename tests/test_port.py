@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mdh_lift import improve, scoreboard, workers
+from mdh_lift import scoreboard, several, workers
 from mdh_lift.cli import cli
 from mdh_lift.port_journal import BusyError, Journal
 from mdh_lift.scoreboard import Entry, File, Interval, Program, Scoreboard
@@ -66,7 +66,7 @@ def environment(tree, **more):
 def port(tree, *arguments, behaviour=None, cwd=None, factor=1.0):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(cwd or tree)
-        patch.setattr(improve, "improve", fake(str(tree / "log"), behaviour, 0.0, factor))
+        patch.setattr(several, "improve", fake(str(tree / "log"), behaviour, 0.0, factor))
         for name in ("MDH_LIFT_CACHE_DIR", "XDG_STATE_HOME"):
             patch.setenv(name, environment(tree)[name])
         return CliRunner().invoke(cli, ["port", *map(str, arguments)])
