@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from emit.c_text import c_type
+from emit.c_text import affine_text, c_type
 from emit.guards_text import overlapping_pairs, reach_of
 from emit.host_text import Leaf, Loops, largest_size
 from emit.interface_text import size_text
-from mdh_core.expr import Load, straight_line, walk
+from mdh_core.expr import Affine, Load, straight_line, walk
 from mdh_core.ir import Buffer, MdhProgram, Sequential, keeps_if_empty
+from mdh_core.polytope import project, rows_of
 
 
 def ranges_of(
@@ -88,7 +89,21 @@ def _runs(leaf: Leaf, loops: Loops, buffer: str) -> str:
     tests = [f"({size_text(s)}) > 0" for s in sizes if s.constant is None]
     if any(s.constant == 0 for s in sizes):
         return "0"
+    tests += [f"({affine_text(r + 1, {})}) > 0" for r in _somewhere(leaf, loops, every)]
     return " && ".join(dict.fromkeys(tests))
+
+
+def _somewhere(leaf: MdhProgram, loops: Loops, every: bool) -> list[Affine]:
+    """What is not negative where a domain has points; not ``every``: where it has cells that are stored."""
+    if not leaf.hom.domain:
+        return []
+    dims = leaf.hom.dims if every else leaf.hom.dims_of("cc", "ps")
+    others = {d.name for d in leaf.hom.dims} - {d.name for d in dims}
+    rows = [r for r in rows_of(leaf.hom.domain) if not r.names & others]
+    ranges = [(d.name, d.size) for d in dims] + [(x.iterator, x.size) for x in loops]
+    for name, size in ranges:
+        rows += [Affine.of(name), size.span - 1 - Affine.of(name) * size.step]
+    return [r for r in project(rows, [name for name, _ in ranges])[0] if not r.is_constant]
 
 
 def _is_conditional(leaf: Leaf, buffer: str) -> bool:
