@@ -29,7 +29,7 @@ from lowering.point import Point
 from mdh_core.diagnostics import Refusal
 from mdh_core.expr import RecordType, ScalarType, Type
 from mdh_core.source import SourceFile
-from mdh_lift import improve, pipeline
+from mdh_lift import improve, pipeline, run_search
 from mdh_lift import subject as subjects
 from mdh_lift.config import Config
 from tuning.budget import Budget, parse_budget
@@ -210,7 +210,7 @@ def _point(peer: str, prepared: Prepared, budget: str) -> Point:
     options = pipeline.Options(msgspec.structs.replace(Config(), tune=tune), resume=False)
     work = replace(prepared.work, options=options)
     limit: Budget = parse_budget(budget)
-    result = improve.tuned(work, plan.space, limit, "bench", lambda *_: None)
+    result = run_search.tuned(work, plan.space, limit, "bench", lambda *_: None)
     if result.winner is None:
         raise Missing(str(result.problem or result.reasons))
     return dict(result.winner.point)

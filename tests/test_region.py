@@ -23,7 +23,7 @@ from lowering.machine import GENERIC, Machine
 from lowering.parameters import Configuration
 from mdh_core.expr import DOUBLE, ScalarType
 from mdh_core.interpreter import BufferValue, run_steps
-from mdh_lift import improve, iterations, pipeline
+from mdh_lift import improve, iterations, pipeline, run_search
 from mdh_lift.config import Config
 from mdh_lift.kernels import planned
 from mdh_lift.subject import data_style
@@ -358,7 +358,7 @@ def test_corpus(source: str, tmp_path: Path) -> None:
     loops = enumerate(iterations.host_loops(work.plan.lifted.program, work.plan.params))
     default = work.plan.default | {f"width_{k}": 0 for k, _ in loops}
     style = data_style(work.plan.lifted)
-    cases = cases_for(work.subject, improve._ladder(work.plan, work.variables), style=style, threads=THREADS)
+    cases = cases_for(work.subject, run_search._ladder(work.plan, work.variables), style=style, threads=THREADS)
     for region in (0, 1):
         candidate = work.plan.candidate(default | {"region_0": region})
         inside = one_region(candidate.kernel_text)
