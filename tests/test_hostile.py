@@ -56,14 +56,15 @@ def test_system_calls_are_filtered_here(bench: Workbench) -> None:
 
 def test_who_left_session_and_parent_is_found(tmp_path: Path) -> None:
     """What ends daemons where system calls are not filtered, as with drivers of GPUs."""
-    code = "import os, sys, time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
-    code += "open(sys.argv[1], 'w').write(str(os.getpid()))\ntime.sleep(60)\n"
+    # the parent waits, as its end is that of its group, which the child must have left by then
+    code = "import os, sys, time\nif os.fork():\n    while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
+    code += "    os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
+    code += "open(sys.argv[1] + '.tmp', 'w').write(str(os.getpid()))\n"
+    code += "os.rename(sys.argv[1] + '.tmp', sys.argv[1])\ntime.sleep(60)\n"
     note = tmp_path / "pid"
     env = processes.environment(("PATH",), str(tmp_path))
     daemon = [sys.executable, "-c", code, str(note)]
     assert processes.run_process(daemon, cwd=str(tmp_path), env=env, seconds=20).status == 0
-    while not note.exists() or not note.read_text():
-        time.sleep(0.01)
     assert kill_marked(str(tmp_path / "other")) == 0
     assert kill_marked(str(tmp_path)) == 1
     status = Path("/proc", note.read_text(), "stat")
