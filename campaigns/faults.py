@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from emit.gpu_file import GpuFile
-from emit.targets import TARGETS
-from mdh_lift import beside, cli, pipeline, verbs
+from mdh_lift import beside, cli, pipeline, recorded, verbs
 from mdh_lift.files import Change, read_source
 from mdh_lift.improve import Improvement
 from mdh_lift.splice import SplicePart, splice
@@ -220,7 +219,7 @@ def _change(path: str, with_file: bool, data: bytes | None = None) -> Change:
     if not with_file:
         return change
     made = GpuFile("f_cuda_mdh", "/* kernels */\n" * 50, "int axpy_cuda(void);\n", "all:\n", ())
-    return replace(change, beside=tuple(beside.files(path, made, TARGETS["cuda"], force=True)))
+    return replace(change, beside=tuple(beside.files(path, made, "cuda", force=True)))
 
 
 @contextlib.contextmanager
@@ -231,12 +230,10 @@ def _known_improvement(with_file: bool, records: bool) -> Iterator[None]:
     def improved(session: Any, report: Any, nest: Any, options: Any, stage: str) -> Any:
         def work() -> Improvement:
             if records:
-                from mdh_lift.improve import _store
-
-                with _store(options) as store:
+                with recorded.store_of(options) as store:
                     for number in range(3):
                         store.add(*_record(100 + number))
-            return Improvement(name, "", part=_part(with_file), entry=_entry())
+            return Improvement(name, "", part=_part(with_file), entries=(_entry(),))
 
         return session.attempt(report.source.path, work)
 
