@@ -13,15 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
+from emit.beside_file import common, header_text
 from emit.frames import template
 from emit.gpu_kernels import GpuKernel
 from emit.targets import Target
-from mdh_core.diagnostics import refuse
 from mdh_core.source import NO_SPAN, Span
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +143,8 @@ def gpu_file(
     name: C identifier; of the files, without suffix.  Raises ``Refusal`` (MDH417) where two nests mean
     different structures, or different functions, by one name.
     """
-    records = _common(parts, [dict(p.records) for p in parts])
-    functions = _common(parts, [dict(p.functions) for p in parts])
+    records = common(parts, [dict(p.records) for p in parts])
+    functions = common(parts, [dict(p.functions) for p in parts])
     lines = [row for p in parts for row in p.head]
     exact = any(p.exact for p in parts)
     file = f"{name}{target.suffix}"
@@ -169,25 +166,12 @@ def gpu_file(
         many=any("mdh_too_many(" in row for p in parts for row in p.body),
         rounded=any(p.rounded for p in parts),
     )
-    prototypes = [p.prototype.replace("_Bool", "bool") for p in parts]
+    prototypes = [p.prototype for p in parts]
     prototypes += [text for r in regions for text in (r.begin, r.end)]
-    header = template("beside.h.j2").render(
-        name=name, prototypes=prototypes, bools=any(re.search(r"\bbool\b", p) for p in prototypes)
-    )
+    header = header_text(name, prototypes)
     make = template("gpu.mk.j2").render(name=name, file=file, target=target.name, exact=exact)
     return GpuFile(name, _tidy(text), header, make, tuple(parts), tuple(regions))
 
 
 def _tidy(text: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", text)
-
-
-def _common(parts: Sequence[GpuPart], found: Sequence[dict[str, _T]]) -> dict[str, _T]:
-    """What the nests declare, once each."""
-    known: dict[str, _T] = {}
-    for part, own in zip(parts, found, strict=True):
-        for name, declaration in own.items():
-            if known.setdefault(name, declaration) != declaration:
-                headline = f"`{name}` of {part.title} is something else in another nest of the file"
-                raise refuse("MDH417", headline, part.span, help="give one of them another name")
-    return known

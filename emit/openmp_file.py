@@ -10,12 +10,11 @@ these, and tests compile the three as a user would.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from emit.beside_file import common, header_text
 from emit.frames import template
-from mdh_core.diagnostics import refuse
 from mdh_core.source import NO_SPAN, Span
 
 
@@ -56,14 +55,8 @@ def openmp_file(name: str, source: str, parts: Sequence[OpenmpPart]) -> OpenmpFi
     name: C identifier; of the files, without suffix.  Raises ``Refusal`` MDH417 where two nests mean
     different structures, or different functions, by one name.
     """
-    known: dict[str, object] = {}
-    for part in parts:
-        for what, declaration in (*part.records, *part.functions):
-            if known.setdefault(what, declaration) != declaration:
-                headline = f"`{what}` of {part.title} is something else in another nest of the file"
-                raise refuse("MDH417", headline, part.span, help="give one of them another name")
-    records = dict(r for p in parts for r in p.records)
-    functions = dict(f for p in parts for f in p.functions)
+    records = common(parts, [dict(p.records) for p in parts])
+    functions = common(parts, [dict(p.functions) for p in parts])
     file = f"{name}.c"
     text = template("openmp_file.c.j2").render(
         name=name,
@@ -74,8 +67,5 @@ def openmp_file(name: str, source: str, parts: Sequence[OpenmpPart]) -> OpenmpFi
         parts=parts,
         exact=any(p.exact for p in parts),
     )
-    prototypes = [p.prototype.replace("_Bool", "bool") for p in parts]
-    header = template("beside.h.j2").render(
-        name=name, prototypes=prototypes, bools=any(re.search(r"\bbool\b", p) for p in prototypes)
-    )
+    header = header_text(name, [p.prototype for p in parts])
     return OpenmpFile(name, text, header, template("openmp.mk.j2").render(name=name, file=file))

@@ -374,7 +374,9 @@ def _as_recorded(
     lines, known = lines_of(report, nest), macros_of(report)
     plan: kernels.Plan | GpuPlan
     if target == "openmp":
-        plan = recorded.on_machine_of(record, kernels.planned(nest.lifted, params, lines, known))
+        plan = recorded.on_machine(
+            kernels.planned(nest.lifted, params, lines, known), record.machine.get("machine")
+        )
         if style_of(nest, options.style, options.config.splice.style) == "outline":
             plan = outlined(plan, report.source.path)
     else:

@@ -30,9 +30,6 @@ from mdh_lift.workers import Message, Send
 from tuning.turns import Turns
 
 if TYPE_CHECKING:
-    from emit.gpu_file import GpuPart
-    from emit.openmp_file import OpenmpPart
-    from lifter.lift import LiftedNest
     from mdh_lift.improve import Improvement
     from tuning.measure import Measurement
 
@@ -231,15 +228,9 @@ def _change(report: FileReport, job: Job, options: Options, made: Sequence[Impro
     """All changes of files, base64; nothing where nothing changes."""
     quiet = Session(quiet=True)
     made = verbs.with_neighbours(quiet, report, options, list(made))
-    parts = [i.part for i in made if i.part is not None]
-    apart: dict[str, list[tuple[LiftedNest, GpuPart | OpenmpPart]]] = {}
-    for i in made:
-        lifted = report.nest(i.name).lifted
-        if i.apart and lifted is not None:
-            apart.setdefault(i.target, []).extend((lifted, part) for part in i.apart)
     change = Change(job.path, job.data, job.data)
-    if parts:
-        change = pipeline.splice_file(report, parts, options.force, apart)
+    if any(i.part is not None for i in made):
+        change = verbs.spliced(report, made, options.force)
     changes = replace(change, old=job.old).all
     return {
         "kind": "change",

@@ -340,10 +340,18 @@ def _nothing(wanted: Wanted, why: str, advice: str = "") -> Refusal:
 
 def device_of(record: SearchRecord) -> Device:
     """The GPU that code was generated for.  Raises MDH523."""
-    known, names = record.machine.get("device"), {f.name for f in fields(Device)}
-    if not isinstance(known, dict) or "name" not in known:
+    device = device_in(record.machine)
+    if device is None:
         raise refuse("MDH523", f"record {record.id} of `{record.nest}` does not say which device it is for")
-    return Device(**{n: v for n, v in known.items() if n in names})
+    return device
+
+
+def device_in(known: Mapping[str, Any]) -> Device | None:
+    """The GPU that a record or an entry of the lock names."""
+    stated, names = known.get("device"), {f.name for f in fields(Device)}
+    if not isinstance(stated, dict) or "name" not in stated:
+        return None
+    return Device(**{n: v for n, v in stated.items() if n in names})
 
 
 def here(toolchain: Toolchain) -> str:
@@ -351,10 +359,11 @@ def here(toolchain: Toolchain) -> str:
     return fingerprint(toolchain, this_machine().cores)
 
 
-def on_machine_of(record: SearchRecord, plan: kernels.Plan) -> kernels.Plan:
-    """The plan that the recorded machine had."""
-    known = record.machine.get("machine", {})
-    return replace(plan, machine=replace(plan.machine, **{n: known[n] for n in _MACHINE if n in known}))
+def on_machine(plan: kernels.Plan, stated: object) -> kernels.Plan:
+    """The plan that a machine has of which a record or an entry of the lock says what it is."""
+    known = stated if isinstance(stated, Mapping) else {}
+    own: dict[str, Any] = {n: int(known[n]) for n in _MACHINE if n in known}
+    return replace(plan, machine=replace(plan.machine, **own))
 
 
 # --------------------------------------------------------------------------- near machines

@@ -8,19 +8,15 @@ generated (an entry of another version, or written by hand) is left out.  ``test
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from emit.gpu_file import GpuPart
 from emit.openmp_file import OpenmpPart
-from lowering.device import Device
 from lowering.point import Point
 from mdh_core.diagnostics import Refusal
-from mdh_lift import beside, kernels
+from mdh_lift import beside, kernels, recorded
 from mdh_lift.classes import AnyPlan, SeveralPlan, classes_of, clauses_of, only_clause, several
 from mdh_lift.gpu_plans import GpuPlan, gpu_plan
 from mdh_lift.lock_check import MOST, Block, Made
@@ -29,7 +25,6 @@ from mdh_lift.pipeline import FileReport, NestReport, lines_of, macros_of, splic
 from tuning.harness import Candidate
 from tuning.results import text_hash
 
-_MACHINE = ("cores", "vector_bytes", "registers", "l1", "l2", "l3")  # what the generator writes for
 _Texts = Callable[[], tuple[Candidate, tuple[GpuPart | OpenmpPart, ...]]]
 
 
@@ -108,18 +103,11 @@ def _plan(
         lines, known = lines_of(report, nest), macros_of(report)
         if block.target == "openmp":
             plan = kernels.planned(lifted, params, lines, known)
-            machine = block.configuration.get("machine")
-            if isinstance(machine, dict):
-                stated: dict[str, Any] = {n: int(machine[n]) for n in _MACHINE}
-                plan = replace(plan, machine=replace(plan.machine, **stated))
+            plan = recorded.on_machine(plan, block.configuration.get("machine"))
             if beside.included(nest.regions):
                 plan = outlined(plan, report.source.path)
             return plan, point
-        known_of = block.configuration.get("device")
-        device = None
-        if isinstance(known_of, dict):
-            names = {f.name for f in dataclasses.fields(Device)}
-            device = Device(**{name: v for name, v in known_of.items() if name in names})
+        device = recorded.device_in(block.configuration)
         return gpu_plan(lifted, block.target, params, lines, known, device), point
     except Refusal:
         return None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from mdh_core.diagnostics import refuse
 from mdh_lift import improve as one_class
 from mdh_lift import recorded
-from mdh_lift.classes import AnyPlan, Clause, SeveralPlan, clauses_of, only_clause, several
+from mdh_lift.classes import AnyPlan, Clause, SeveralPlan, classes_of, clauses_of, only_clause, several
 from mdh_lift.findings import Finding
 from mdh_lift.improve import (
     ClassResult,
@@ -49,17 +49,10 @@ class Searched:
 def improve(report: FileReport, nest: NestReport, options: Options, stage: str, tell: Tell) -> Improvement:
     """As ``mdh_lift.improve.improve``, with a kernel for each of several `sizes` clauses."""
     assert nest.lifted is not None
-    clauses = clauses_of(nest.lifted)
-    if len(clauses) < 2:
+    if len(clauses_of(nest.lifted)) < 2:
         return one_class.improve(report, nest, options, stage, tell)
-    works: list[tuple[Work, Clause | None]] = []
-    for clause in (*clauses, None):
-        work = prepare(report, with_clause(nest, clause), options)
-        same = next((k for k, (w, _) in enumerate(works) if w.variables == work.variables), None)
-        if same is None:
-            works.append((work, clause))
-        elif clause is None:  # one of the classes is that of usual sizes
-            works[same] = (works[same][0], None)
+    classes = [clause for _, clause in classes_of(nest.lifted)] or [None]  # no sizes fit: MDH804
+    works = [(prepare(report, with_clause(nest, clause), options), clause) for clause in classes]
     if options.locked and stage == "tune":
         found = [as_locked(work) for work, _ in works]
         return replace(found[0], sizes="; ".join(i.sizes for i in found))

@@ -502,18 +502,21 @@ def _improve(session: Session, paths: Sequence[str], write: bool, stage: str, **
         elif entries and (write or stage == "tune"):
             session.attempt(target.path, partial(pipeline.write_lock, settings.lock_path, entries))
         made = with_neighbours(session, report, settings, made)
-        parts = [i.part for i in made if i.part is not None]
-        if parts:
-            apart: dict[str, list[tuple[LiftedNest, GpuPart | OpenmpPart]]] = {}
-            for i in made:
-                lifted = report.nest(i.name).lifted
-                if i.apart and lifted is not None:
-                    apart.setdefault(i.target, []).extend((lifted, part) for part in i.apart)
-            splice_parts = partial(pipeline.splice_file, report, parts, settings.force, apart)
-            change = session.attempt(target.path, splice_parts)
+        if any(i.part is not None for i in made):
+            change = session.attempt(target.path, partial(spliced, report, made, settings.force))
             if change is not None:
                 apply(session, change, write)
     return session.finish(content_of(session, nests, details))
+
+
+def spliced(report: FileReport, made: Sequence[Improvement], force: bool) -> Change:
+    """The change that puts improvements into their file.  Raises as ``pipeline.splice_file``."""
+    apart: dict[str, list[tuple[LiftedNest, GpuPart | OpenmpPart]]] = {}
+    for i in made:
+        lifted = report.nest(i.name).lifted
+        if i.apart and lifted is not None:
+            apart.setdefault(i.target, []).extend((lifted, part) for part in i.apart)
+    return pipeline.splice_file(report, [i.part for i in made if i.part is not None], force, apart)
 
 
 def _as_locked(settings: Options, entries: Sequence[Entry]) -> bool:
