@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
+from certify import work
 from certify.terms import Terms, wrapped
 from certify.values import Budget, Env, Index, Traced, alike
 from lifter.loop_nest import Loop, LoopNest, NestStmt
@@ -99,7 +100,10 @@ def shape(b: Buffer, ints: Mapping[str, int]) -> Shape:
 
 @dataclass(slots=True)
 class Memory:
-    """Cells by buffer and position; ``own``: buffers without contents at first."""
+    """Cells by buffer and position; ``own``: buffers without contents at first.
+
+    first   contents of cells before anything is written, as they were asked for; shared by all copies
+    """
 
     terms: Terms
     types: Mapping[str, Type]
@@ -108,6 +112,7 @@ class Memory:
     own: frozenset[str] = frozenset()
     cells: dict[Where, Traced] = field(default_factory=dict)
     touched: set[Where] = field(default_factory=set)
+    first: dict[Where, Traced] = field(default_factory=dict)
 
     def read(self, at: Where) -> Traced:
         self.touched.add(at)
@@ -121,6 +126,12 @@ class Memory:
         self.cells[at] = x
 
     def initial(self, at: Where) -> Traced:
+        found = self.first.get(at)
+        if found is None:
+            found = self.first[at] = self._initial(at)
+        return found
+
+    def _initial(self, at: Where) -> Traced:
         name, position = at
         if name not in self.types:
             raise Fault(f"there is no buffer `{name}`")
@@ -132,8 +143,9 @@ class Memory:
         return content(t, rng, name in self.indices), self.terms.node("cell", name, position)
 
     def copy(self) -> Memory:
+        cells, touched = dict(self.cells), set(self.touched)
         return Memory(
-            self.terms, self.types, self.seed, self.indices, self.own, dict(self.cells), set(self.touched)
+            self.terms, self.types, self.seed, self.indices, self.own, cells, touched, self.first
         )
 
 
@@ -188,6 +200,7 @@ class Run:
 def run_source(nest: LoopNest, run: Run) -> dict[str, Traced]:
     """The nest as plain loops; the outer scalars' final values."""
     ints = run.ints
+    run.budget.needs(work.of_statements(nest.body, ints))
     shapes = {b.name: shape(b, ints) for b in nest.buffers}
     computed = _stored_at_computed_positions(nest.body, {p.name for p in nest.params})
 
@@ -429,6 +442,7 @@ class ProgramRun:
 def run_program(program: MdhProgram, run: Run) -> None:
     """By definition: every point's value, combined per position; then every store."""
     known = ProgramRun(program, run, run.memory.copy())
+    run.budget.needs(work.of_program(program, known.ints))
     values: dict[Index, Values] = {}
     for point in known.points():
         key = tuple(point[d] for d in known.kept)

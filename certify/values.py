@@ -69,6 +69,11 @@ class Budget:
         if self.left < 0:
             raise TooLong
 
+    def needs(self, least: int) -> None:
+        """Before a run that takes so many operations at least."""
+        if least > self.left:
+            raise TooLong
+
 
 @dataclass(slots=True)
 class Env:
