@@ -10,7 +10,7 @@ little as they may.  Counted is what ``values.Env`` and ``traces`` spend of a ``
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from lifter.loop_nest import Loop, NestStmt
 from mdh_core.expr import (
@@ -53,11 +53,11 @@ def of_expression(e: Expr) -> int:
             return 1
 
 
-def of_statements(body: Sequence[NestStmt | Stmt], ints: Mapping[str, int]) -> int:
+def of_statements(body: Sequence[NestStmt | Stmt], ints: dict[str, int]) -> int:
     return sum(_of_statement(s, ints) for s in body)
 
 
-def _of_statement(s: NestStmt | Stmt, ints: Mapping[str, int]) -> int:
+def _of_statement(s: NestStmt | Stmt, ints: dict[str, int]) -> int:
     match s:
         case Loop():
             return _trips(s, ints) * of_statements(s.body, ints)
@@ -74,7 +74,7 @@ def _of_statement(s: NestStmt | Stmt, ints: Mapping[str, int]) -> int:
     return 1
 
 
-def _trips(s: Loop, ints: Mapping[str, int]) -> int:
+def _trips(s: Loop, ints: dict[str, int]) -> int:
     low, high = as_affine(s.lower), as_affine(s.upper)
     if low is None or high is None or not (low.names | high.names) <= ints.keys():
         return 0
@@ -84,7 +84,7 @@ def _trips(s: Loop, ints: Mapping[str, int]) -> int:
     return len(range(first, high.evaluate(ints), s.step))
 
 
-def of_program(program: MdhProgram, ints: Mapping[str, int]) -> int:
+def of_program(program: MdhProgram, ints: dict[str, int]) -> int:
     hom = program.hom
     sizes = {d.name: max(0, d.size.evaluate(ints)) for d in hom.dims}
     points = math.prod(sizes.values())
