@@ -112,13 +112,21 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
         ],
         12,
     )
-    longest = (32, 256, 512, 1024) if any(f.sizes[d] > 256 for d in f.pw) and f.cc else (256,)
+    longest = (8, 32, 256, 512, 1024) if any(f.sizes[d] > 256 for d in f.pw) and f.cc else (256,)
     found = [
         replace(x, threads=t, longest=n, widest=w)
         for x, t, n in itertools.product(found, (first, *others), longest)
-        for w in ((512, 2048) if f.pw and not x.packed and f.sizes.get(x.vector, 0) > 512 else (512,))
+        for w in _widest(f, x)
     ]
     return [made(x) for x in best(found, len(found))] or [{}]
+
+
+def _widest(f: Facts, seed: _Seed) -> tuple[int, ...]:
+    """Blocks of the vector dimension: long ones where what is read along it is read where it is."""
+    copied = any(seed.vector in read_dims(f, b) for b, choice in seed.packed if choice != "no")
+    if not f.pw or copied:
+        return (512,)
+    return tuple(n for n in (512, 2048, 4096) if n == 512 or n // 4 < f.sizes.get(seed.vector, 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from mdh_core.ir import Buffer, MdhProgram
 
 LINE = 64
 WAY = 4096  # bytes of a way of the first cache: lines at this distance share a set
-STREAMS = 32  # rows that are fetched ahead at a time
+STREAMS = 8, 40  # rows at a time: so few are fetched ahead, with so many nothing is gained by it
 _USED = 0.75  # of a cache, before what is needed again is thrown out
 
 
@@ -168,7 +168,7 @@ def moved(
     """Bytes that come into each cache of one core over all iterations of the levels, and in how many runs.
 
     caches  their bytes, and how many of the levels are inside of a tile: where these go through more rows
-            than hardware fetches ahead, bytes count twice
+            than hardware fetches ahead, bytes count up to twice
     """
     groups = _Groups(found, tile, levels)
     return tuple(_moved(groups, cache, ahead) for cache, ahead in caches)
@@ -177,7 +177,7 @@ def moved(
 def _moved(groups: _Groups, cache: int, ahead: int) -> Moved:
     found, levels = groups.found, groups.levels
     streams = groups.covered(ahead)
-    late = [ahead > 0 and u.packed is None and footprint(u, streams, False).rows > STREAMS for u in found]
+    late = [_late(footprint(u, streams, False).rows) if ahead > 0 and u.packed is None else 1.0 for u in found]
     reach, inside, around = 0, groups.touched(0), None
     for k in range(1, len(levels) + 1):
         around = groups.touched(k)
@@ -192,10 +192,16 @@ def _moved(groups: _Groups, cache: int, ahead: int) -> Moved:
             if d in groups.dims[n]:
                 lines, pieces = min(lines * trips, around[n].lines), min(pieces * trips, around[n].runs)
             rest = rest[1:]
-        times = math.prod(trips for _, trips in rest) * (2 if use.written else 1) * (2 if late[n] else 1)
+        times = math.prod(trips for _, trips in rest) * (2 if use.written else 1) * late[n]
         total += lines * times
         runs += pieces * times
     return total, runs
+
+
+def _late(rows: float) -> float:
+    """How often bytes count that come from so many rows at a time."""
+    few, many = STREAMS
+    return 1.0 + min(1.0, max(0.0, (rows - few) / (many - few)))
 
 
 class _Groups:

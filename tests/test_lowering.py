@@ -30,7 +30,7 @@ from lowering.point import configuration_at
 from lowering.space import tuning_space
 from mdh_core.interpreter import integers, run
 from mdh_core.ir import MdhProgram
-from tests.catalogue import CATALOGUE, EVERYTHING, small_params
+from tests.catalogue import CATALOGUE, EVERYTHING, FLOAT, product, small_params
 from tests.strategies import buffers_for, contents, copy_of, programs, sizes_for
 
 
@@ -234,3 +234,14 @@ def test_the_cost_model_counts_points_of_the_domain() -> None:
         for p in (EVERYTHING["syrk"], box)
     ]
     assert costs[0] < 0.75 * costs[1]
+
+
+def test_a_matrix_that_is_read_across_its_rows_is_read_in_long_runs_of_few_rows() -> None:
+    """Else what hardware fetches ahead is thrown away: less than half of the bandwidth was measured."""
+    p = product("matvec_t", "j:J i:I", "cc pw", "M[i, j]", "x[i]", "y[j]")
+    for bytes_of_vector, registers in ((32, 16), (64, 32)):
+        machine = replace(GENERIC, cores=2, vector_bytes=bytes_of_vector, registers=registers)
+        point = default_point((p,), machine, ({"j": 8192, "i": 8192},))
+        assert point["vector"] == "j"
+        assert int(point["block_j"]) * FLOAT.size >= 4096
+        assert 1 < int(point["block_i"]) <= 8
