@@ -120,17 +120,13 @@ def once(parts: Sequence[GpuPart], text: str) -> str:
     """A C file whose texts of OpenCL are compiled together, as each call of the compiler reads long headers.
 
     text   the file of the parts, or an ``#include`` of it
-
-    Nests with functions of the user's are compiled one by one, as they are.
     """
-    if any(part.functions for part in parts):
-        return text + "\n"
     rows = ["#define CL_TARGET_OPENCL_VERSION 120", "#define CL_USE_DEPRECATED_OPENCL_1_2_APIS"]
     rows += [(_HERE / "opencl_once.h").read_text(), text]
     rows += [f"static int once_count(void) {{ return {len(parts)}; }}"]
     rows += ["static const char *const *once_texts(void)", "{", "  static const char *const texts[] = {"]
     for k, part in enumerate(parts):
-        own = [*(name for name, _ in part.records), *(name for name, _ in part.functions)]
+        own = [*(name.removeprefix("struct ") for name, _ in part.records), *(f"mdh_f_{name}" for name, _ in part.functions)]
         begin = "".join(f"#define {r} {r}_{k}\\n" for r in own) + "#pragma OPENCL FP_CONTRACT ON\\n"
         end = "".join(f"#undef {r}\\n" for r in own)
         rows.append(f'    "{begin}", {part.name}_source, "{end}",')
