@@ -19,9 +19,9 @@ from emit.targets import CUDA, OPENCL, Target
 from lowering.device import GENERIC_OPENCL, H100, Device
 from lowering.machine import GENERIC
 from mdh_core.evaluate import Value
-from mdh_core.expr import Affine
+from mdh_core.expr import INT64, Affine
 from mdh_core.interpreter import BufferValue
-from mdh_core.ir import MdhProgram
+from mdh_core.ir import MdhProgram, Param
 from tests.emitted import Case, answers_of, compare, described, program_text, records_of, unique_functions
 from tuning.cuda_on_cpu import command, translated
 
@@ -39,6 +39,16 @@ def with_all_extents(program: MdhProgram, buffers: Mapping[str, BufferValue]) ->
         )
         found.append(replace(b, extents=extents))
     return replace(program, buffers=tuple(found))
+
+
+def with_parameters(p: MdhProgram) -> MdhProgram:
+    """The program with parameters as the extents of its buffers."""
+    found, params = [], list(p.params)
+    for b in p.buffers:
+        names = [f"{b.name}_n{t}" for t in range(b.rank)]
+        params += [Param(n, INT64, n, "long") for n in names]
+        found.append(replace(b, extents=tuple(map(Affine.of, names)), base=b.name, restrict=True))
+    return replace(p, buffers=tuple(found), params=tuple(params))
 
 
 def file_of(case: Case, name: str, target: Target) -> GpuFile:
@@ -171,4 +181,4 @@ def check_opencl(cases: Sequence[tuple[Case, Mapping[str, BufferValue]]], direct
     compare(cases, run_opencl([case for case, _ in cases], directory), OPENCL.name)
 
 
-__all__ = ["CUDA", "OPENCL", "check_cuda", "check_opencl", "file_of", "has_opencl_device", "run_cuda", "run_opencl", "with_all_extents"]
+__all__ = ["CUDA", "OPENCL", "check_cuda", "check_opencl", "file_of", "has_opencl_device", "run_cuda", "run_opencl", "with_all_extents", "with_parameters"]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from emit.gpu_file import gpu_file
+from emit.gpu_file import GpuPart, gpu_file
 from emit.targets import OPENCL
 from frontend_c.preprocess import CompileCommand
 from frontend_c.read import read
@@ -50,10 +50,11 @@ class _Numbered(GpuPlan):
     """A plan whose host function has a number in its name, for a file with several points of one nest."""
 
     number: int = 0
+    stem: str = ""
 
     @property
     def name(self) -> str:
-        return f"{self.lifted.nest.function}_point_{self.number}"
+        return f"{self.stem or self.lifted.nest.function}_point_{self.number}"
 
 
 def _sizes(lifted: LiftedNest, usual: dict[str, int]) -> list[dict[str, int]]:
@@ -136,9 +137,14 @@ def _calls(
     return [*[largest] * points, *others, *(c for c in cases if c.overlap is not None)]
 
 
-def _candidate(plan: GpuPlan, points: Sequence[Point]) -> Candidate:
+def numbered_parts(plan: GpuPlan, points: Sequence[Point], stem: str = "") -> list[GpuPart]:
+    """A nest of a file for each point; functions are ``<stem>_point_<k>``, by default with that of the nest."""
     fields = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan)}
-    parts = [_Numbered(**fields, number=k).part(p, described=False) for k, p in enumerate(points)]
+    return [_Numbered(**fields, number=k, stem=stem).part(p, described=False) for k, p in enumerate(points)]
+
+
+def _candidate(plan: GpuPlan, points: Sequence[Point]) -> Candidate:
+    parts = numbered_parts(plan, points)
     file = gpu_file(plan.name, parts, OPENCL)
     # the original's file has the structure types already
     kept = [x for x in file.text.splitlines() if not x.startswith(("typedef struct { ", "struct "))]
