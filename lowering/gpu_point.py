@@ -58,6 +58,7 @@ _MANY = 1 << 12  # points of a reduction that are worth several threads
 NONE = "0,0,0"  # the swizzle that is none
 SWIZZLES = ("2,2,3", "3,2,5")
 _FEW_BLOCKS = 2  # per multiprocessor: with fewer, reductions are shared
+FULL = 32  # registers of a thread where a multiprocessor has as many threads as it can
 
 
 def gpu_configuration(
@@ -297,6 +298,7 @@ def gpu_space(program: MdhProgram, device: Device, sizes: dict[str, int]) -> Spa
     restrictions += [f"share_{b} == 1 or vector_{b} == 1" for b in shared]
     most = device.registers // words
     restrictions.append(f"{'*'.join(cells) or '1'}*{unit}*resident <= {most // 2} or resident == 1")
+    restrictions.append(f"{unit}*resident <= {device.registers // FULL} or resident == 1")
     if shared:
         restrictions.append(f"stages == 1 or {' or '.join(f'share_{b} == 1' for b in shared)}")
     names = {name for name, _ in parameters}

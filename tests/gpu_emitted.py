@@ -19,9 +19,9 @@ from emit.targets import CUDA, OPENCL, Target
 from lowering.device import GENERIC_OPENCL, H100, Device
 from lowering.machine import GENERIC
 from mdh_core.evaluate import Value
-from mdh_core.expr import Affine
+from mdh_core.expr import INT64, Affine
 from mdh_core.interpreter import BufferValue
-from mdh_core.ir import MdhProgram
+from mdh_core.ir import MdhProgram, Param
 from tests.emitted import Case, answers_of, compare, described, program_text, records_of, unique_functions
 from tuning.cuda_on_cpu import command, translated
 
@@ -39,6 +39,16 @@ def with_all_extents(program: MdhProgram, buffers: Mapping[str, BufferValue]) ->
         )
         found.append(replace(b, extents=extents))
     return replace(program, buffers=tuple(found))
+
+
+def with_parameters(p: MdhProgram) -> MdhProgram:
+    """The program with parameters as the extents of its buffers."""
+    found, params = [], list(p.params)
+    for b in p.buffers:
+        names = [f"{b.name}_n{t}" for t in range(b.rank)]
+        params += [Param(n, INT64, n, "long") for n in names]
+        found.append(replace(b, extents=tuple(map(Affine.of, names)), base=b.name, restrict=True))
+    return replace(p, buffers=tuple(found), params=tuple(params))
 
 
 def file_of(case: Case, name: str, target: Target) -> GpuFile:
@@ -120,17 +130,13 @@ def once(parts: Sequence[GpuPart], text: str) -> str:
     """A C file whose texts of OpenCL are compiled together, as each call of the compiler reads long headers.
 
     text   the file of the parts, or an ``#include`` of it
-
-    Nests with functions of the user's are compiled one by one, as they are.
     """
-    if any(part.functions for part in parts):
-        return text + "\n"
     rows = ["#define CL_TARGET_OPENCL_VERSION 120", "#define CL_USE_DEPRECATED_OPENCL_1_2_APIS"]
     rows += [(_HERE / "opencl_once.h").read_text(), text]
     rows += [f"static int once_count(void) {{ return {len(parts)}; }}"]
     rows += ["static const char *const *once_texts(void)", "{", "  static const char *const texts[] = {"]
     for k, part in enumerate(parts):
-        own = [*(name for name, _ in part.records), *(name for name, _ in part.functions)]
+        own = [*(name.removeprefix("struct ") for name, _ in part.records), *(f"mdh_f_{name}" for name, _ in part.functions)]
         begin = "".join(f"#define {r} {r}_{k}\\n" for r in own) + "#pragma OPENCL FP_CONTRACT ON\\n"
         end = "".join(f"#undef {r}\\n" for r in own)
         rows.append(f'    "{begin}", {part.name}_source, "{end}",')
@@ -175,4 +181,4 @@ def check_opencl(cases: Sequence[tuple[Case, Mapping[str, BufferValue]]], direct
     compare(cases, run_opencl([case for case, _ in cases], directory), OPENCL.name)
 
 
-__all__ = ["CUDA", "OPENCL", "check_cuda", "check_opencl", "file_of", "has_opencl_device", "run_cuda", "run_opencl", "with_all_extents"]
+__all__ = ["CUDA", "OPENCL", "check_cuda", "check_opencl", "file_of", "has_opencl_device", "run_cuda", "run_opencl", "with_all_extents", "with_parameters"]

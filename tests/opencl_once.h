@@ -36,6 +36,10 @@ static cl_int once_build(cl_program *program, cl_uint count, const cl_device_id 
             if (answer == CL_SUCCESS) {
                 snprintf(once_built[k].options, sizeof once_built[k].options, "%s", options);
                 once_built[k].program = *program;
+            } else {
+                static char log[4096];
+                clGetProgramBuildInfo(*program, devices[0], CL_PROGRAM_BUILD_LOG, sizeof log - 1, log, NULL);
+                fprintf(stderr, "opencl_once: %s\n", log);
             }
             return answer;
         }

@@ -40,9 +40,9 @@ from lowering.parameters import random_configuration, why_not_legal
 from lowering.point import Point
 from lowering.swizzle import Swizzle, why_not_bijective
 from mdh_core.evaluate import Value
-from mdh_core.expr import FLOAT, INT64, Affine, Binary, Expr, ScalarType, walk
+from mdh_core.expr import FLOAT, Affine, Binary, Expr, ScalarType, walk
 from mdh_core.interpreter import BufferValue, integers, run
-from mdh_core.ir import MdhProgram, Param
+from mdh_core.ir import MdhProgram
 from mdh_core.source import SourceFile
 from tests import gpu_emitted
 from tests.catalogue import EVERYTHING, small_params
@@ -56,6 +56,7 @@ from tests.gpu_emitted import (
     has_opencl_device,
     run_cuda,
     with_all_extents,
+    with_parameters,
 )
 from tests.strategies import buffers_for, copy_of
 from tests.test_emit import _scan_case, _scan_of
@@ -323,7 +324,7 @@ def test_instructions_are_rows(which: str, tmp_path: Path, monkeypatch: pytest.M
 
 def test_instructions_that_do_not_fit() -> None:
     """Another layout of the results, another order under fp(exact), another function: the plain leaf."""
-    p = _with_parameters(EVERYTHING["matmul"])
+    p = with_parameters(EVERYTHING["matmul"])
     large = {d.name: 64 for d in p.hom.dims}
 
     def name_of(p: MdhProgram, row: Instruction, point: dict[str, int | str], target: str = "cuda") -> str:
@@ -346,7 +347,7 @@ def test_instructions_that_do_not_fit() -> None:
     assert name_of(replace(p, fp="exact"), _two_products(), {}) == "fma_float"
     assert name_of(p, replace(_two_products(), c=elements(1, 2)), {}) == "fma_float"
     assert name_of(p, TENSOR_DOUBLE, warp) == "fma_float"
-    jacobi = _with_parameters(EVERYTHING["prl"])
+    jacobi = with_parameters(EVERYTHING["prl"])
     assert name_of(jacobi, _two_products(), {"fast": "i"}) == ""
 
 
@@ -587,18 +588,8 @@ def test_long_rows(name: str, model: SystemModel, tmp_path: Path, monkeypatch: p
 # --------------------------------------------------------------------------- shapes
 
 
-def _with_parameters(p: MdhProgram) -> MdhProgram:
-    """The program with parameters as the extents of its buffers."""
-    found, params = [], list(p.params)
-    for b in p.buffers:
-        names = [f"{b.name}_n{t}" for t in range(b.rank)]
-        params += [Param(n, INT64, n, "long") for n in names]
-        found.append(replace(b, extents=tuple(map(Affine.of, names)), base=b.name, restrict=True))
-    return replace(p, buffers=tuple(found), params=tuple(params))
-
-
 def _file(name: str, extents: int, **sizes: int) -> GpuFile:
-    p = _with_parameters(EVERYTHING[name])
+    p = with_parameters(EVERYTHING[name])
     large = {d.name: sizes.get(d.name, extents) for d in p.hom.dims}
     c = gpu_configuration(p, CUDA_MODEL, large, gpu_default(p, H100, large))
     return file_of(Case(p, c, {}, {}, replace(GENERIC, model=CUDA_MODEL)), "kernel", CUDA)
@@ -643,7 +634,7 @@ def test_kernels_without_sharing_have_no_barrier() -> None:
 
 
 def test_exact_reductions_stay_in_one_thread() -> None:
-    p = _with_parameters(replace(EVERYTHING["dot"], fp="exact"))
+    p = with_parameters(replace(EVERYTHING["dot"], fp="exact"))
     large = {d.name: 1 << 20 for d in p.hom.dims}
     point = gpu_default(p, H100, large)
     c = gpu_configuration(p, CUDA_MODEL, large, point)
