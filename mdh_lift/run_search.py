@@ -82,7 +82,7 @@ def tuned(
         style=subjects.data_style(plan.lifted),
         bitwise=plan.lifted.nest.directive.fp == "exact",
         resume=options.resume,
-        named=named,
+        named=recorded.called(stage, named),
         resident=isinstance(plan, GpuPlan) and _in_data_region(work),
         final_seconds=last[0],
         final_rounds=last[1],
@@ -109,7 +109,7 @@ def tuned(
         done += 1
         tell("tuning", done, budget.evaluations or 0)
 
-    store = recorded.store_of(options) if recorded.is_recorded(stage, named) else None
+    store = recorded.store_for(work, stage)
     try:
         return tune(
             work.bench,
