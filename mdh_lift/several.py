@@ -99,16 +99,21 @@ Kept = list[tuple[Searched, Winner]]
 
 
 def _tuned(made: Sequence[Searched], won: Kept, fast: Kept, tell: Tell) -> Improvement:
-    """What `tune` ends with; the kernels that would be spliced are compared as one, so that they may be."""
+    """What `tune` ends with; what `splice` would put in place, forced and unforced, is run as one."""
     if not won:
         return _told(made, made[0].improvement("tune"))
     told = _of_classes(won[0][0].improvement("tune"), [(m, w, w) for m, w in won], "tune")
-    if not won[0][0].work.options.runs_nothing:
-        _, whole, last = _together(fast or won, [], "tune", tell)
-        faults = [f for work, r in zip(whole, last, strict=True) if r.winner is None
-                  for f in improvement(work, r, "tune").findings]  # fmt: skip
-        told = replace(told, findings=(*told.findings, *faults))
-    return _told(made, told)
+    faults: list[Finding] = []
+    for group in () if won[0][0].work.options.runs_nothing else _groups(won, fast):
+        _, whole, last = _together(group, [], "tune", tell)
+        faults += [f for work, r in zip(whole, last, strict=True) if r.winner is None
+                   for f in improvement(work, r, "tune").findings]  # fmt: skip
+    return _told(made, replace(told, findings=(*told.findings, *faults)))
+
+
+def _groups(kept: Kept, fast: Kept) -> list[Kept]:
+    """All that are kept, and those of them that are fast where these are others."""
+    return [kept, fast] if 0 < len(fast) < len(kept) else [kept]
 
 
 def _together(
@@ -120,7 +125,7 @@ def _together(
     MDH522, MDH523, MDH525 where there is neither.
     """
     options = kept[0][0].work.options
-    for group in [kept, fast] if options.runs_nothing and fast and len(fast) < len(kept) else [kept]:
+    for group in _groups(kept, fast) if options.runs_nothing else [kept]:
         plan = several([(_plan(m.work), w.point, m.clause) for m, w in group])
         whole = [replace(m.work, plan=plan) for m, _ in group]
         if not options.runs_nothing:
