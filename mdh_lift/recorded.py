@@ -152,7 +152,8 @@ def is_of_lock(work: Work, record: SearchRecord, stage: str) -> bool:
     point, found = record.winning_point, block(work)
     if not work.options.runs_nothing or work.options.replay or point is None or found is None:
         return False
-    return record.id != found.get("record") and point == _matching(work) and is_current(work, point)
+    locked = _matching(work)
+    return record.id != found.get("record") and point == locked and is_current(work, locked)
 
 
 def store_for(work: Work, stage: str) -> Store | None:
