@@ -446,6 +446,7 @@ def version(ctx: click.Context, where: bool) -> None:
 @force
 @target
 @search_options
+@click.option("-n", "--dry-run", is_flag=True, help="Say which nests would be tried; run and write nothing.")
 @click.option("--annotate", is_flag=True, help="Put directives before nests that lift and have none.")
 @click.option("--select", multiple=True, metavar="GLOB", help="Only these files, or nests: `src/*.c::main`.")
 @click.option("--max-nests", type=click.IntRange(0), metavar="N", help="Only the N nests with the most work.")
