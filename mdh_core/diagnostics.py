@@ -95,10 +95,10 @@ CODES: dict[str, Code] = _rows(
     # 5xx freshness
     ("MDH501", "error", "splice is stale", "The source nest changed after the generated code was made from it. Run `mdh-lift` on the file again."),
     ("MDH502", "error", "generated code was edited", "A generated region differs from what was written. `--force` overwrites it; `revert -w` drops it."),
-    ("MDH503", "info", "newer version generates other text", "The generated code is from another version of mdh-lift; this one makes other text of the locked configuration. What stands there is right; `mdh-lift splice -w` makes it again.", 0),
+    ("MDH503", "info", "newer version generates other text", "The generated code is from another version of mdh-lift; this one makes other text of the locked configuration. What stands there is right; `mdh-lift FILE -w --budget 0` compares and splices the new text.", 0),
     ("MDH504", "info", "tuned for another machine", "The lock file has no entry of the spliced code for a machine like this one. The code is right here, too, but may be slow; `mdh-lift tune` adds an entry for this machine.", 0),
     ("MDH505", "error", "spliced nest is not in the lock file", "The lock file has no entry for a nest that is spliced, or none for a target that `lock.targets` in the configuration asks for. `mdh-lift tune` writes it; commit `mdh-lift.lock` with the source."),
-    ("MDH506", "error", "lock file does not match", "The generated code is not what the configuration in the lock file generates, or the entry was made from another version of the nest. `mdh-lift splice -w` makes the code again, `mdh-lift tune` the entry."),
+    ("MDH506", "error", "lock file does not match", "The generated code is not what the configuration in the lock file generates, or the entry was made from another version of the nest. `mdh-lift splice -w` puts the entry's code in place, `mdh-lift tune` makes the entry."),
     ("MDH507", "error", "file changed meanwhile", "The file was modified between reading and writing; nothing was written. Run the command again.", 2),
     ("MDH508", "warning", "nothing is spliced here", "The file holds no generated region, so there is nothing to revert.", 0),
     ("MDH509", "error", "generated region is damaged", "The markers of a generated region do not match; restore the file from version control.", 2),
@@ -110,6 +110,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH522", "error", "not known to be verified on this machine", "With `--frozen` nothing is compiled and nothing runs, so only code is put in place of which the tuning database says that it was compiled, run and compared on a machine with this fingerprint."),
     ("MDH523", "error", "nothing to replay", "`--replay` takes the result of a recorded search with the same nest, sizes, target, seed, strategy and budget, on this machine or on the one that `--fingerprint` names. The code that is generated now must be the recorded one."),
     ("MDH524", "error", "file holds no records of searches", "`db import` reads what `db export --as json` writes, and takes over all of a file or nothing. A record whose id is not that of its content was changed.", 2),
+    ("MDH525", "error", "nothing verified is recorded", "`splice` compiles and runs nothing. It puts in place what `mdh-lift tune`, `mdh-lift FILE` or `mdh-lift bench` compiled, ran, compared and measured on a machine with this fingerprint, as the tuning database says; of this very nest, at these sizes, for this target and style, and of exactly the code that is generated now. Nothing was written for this nest. `mdh-lift tune` makes the record; `mdh-lift FILE -w` does all of it."),
     # 6xx tuning
     ("MDH603", "warning", "no speedup", "The best version found is not reliably faster than the original (lower bound of the 95 % interval), so the source is left alone. `--force` splices all the same.", 1),
     ("MDH604", "warning", "measurements are too noisy", "The measured times vary too much to call one version faster.", 4),

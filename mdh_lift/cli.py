@@ -350,15 +350,34 @@ def bench(ctx: click.Context, /, **arguments: object) -> None:
     ctx.exit(verbs.bench(_session(ctx), **arguments))  # type: ignore[arg-type]
 
 
+def search_options_of_others(command: Callable[..., object]) -> Callable[..., object]:
+    """Those of ``search_options``, hidden, so that what is meant can be said: `splice` does not search."""
+
+    def refused(_ctx: click.Context, param: click.Parameter, value: object) -> None:
+        if value is not None:
+            raise click.UsageError(
+                f"`splice` puts in place what was found before and searches nothing, so `{param.opts[0]}`"
+                f" means nothing to it; `mdh-lift FILE -w {param.opts[0]} ...` searches, verifies and writes"
+            )
+
+    for names in (["--budget"], ["--strategy"], ["--fingerprint"]):
+        command = click.option(*names, hidden=True, expose_value=False, callback=refused)(command)
+    for names in (["--resume/--no-resume"], ["--replay"], ["--nearest"]):
+        rest = {"is_flag": True, "default": None, "hidden": True, "expose_value": False}
+        command = click.option(*names, callback=refused, **rest)(command)  # type: ignore[arg-type]
+    return command
+
+
 @verb("splice")
 @paths
 @write
 @force
 @target
+@search_options_of_others
 @click.option("--check", "only_check", is_flag=True, help="Only say what would change; compile nothing.")
 @click.pass_context
 def splice(ctx: click.Context, /, only_check: bool, **arguments: object) -> None:
-    """Put the result of `tune` in place; print a diff, -w writes."""
+    """Put in place what was verified before; print a diff, -w writes. Compiles and runs nothing."""
     if only_check:
         from mdh_lift.splice_check import splice_check
 
@@ -427,6 +446,7 @@ def version(ctx: click.Context, where: bool) -> None:
 @force
 @target
 @search_options
+@click.option("-n", "--dry-run", is_flag=True, help="Say which nests would be tried; run and write nothing.")
 @click.option("--annotate", is_flag=True, help="Put directives before nests that lift and have none.")
 @click.option("--select", multiple=True, metavar="GLOB", help="Only these files, or nests: `src/*.c::main`.")
 @click.option("--max-nests", type=click.IntRange(0), metavar="N", help="Only the N nests with the most work.")

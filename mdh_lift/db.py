@@ -116,7 +116,8 @@ def summaries(records: Sequence[SearchRecord]) -> list[dict[str, object]]:
         groups.setdefault((r.nest, r.fingerprint, r.size_class), []).append(r)
     rows: list[dict[str, object]] = []
     for (nest, fingerprint, size_class), own in sorted(groups.items()):
-        won = [r for r in own if r.winner]
+        searches = [r for r in own if r.is_search]
+        won = [r for r in searches if r.winner]
         last = won[-1] if won else None
         ratio = ratio_of(last.pairs) if last is not None and last.pairs else None
         times = [s.seconds for r in own for s in r.steps if s.ok]
@@ -126,9 +127,9 @@ def summaries(records: Sequence[SearchRecord]) -> list[dict[str, object]]:
                 "fingerprint": fingerprint,
                 "size_class": size_class,
                 "target": own[-1].target,
-                "searches": len(own),
-                "unfinished": sum(not r.finished for r in own),
-                "evaluations": sum(len(r.steps) for r in own),
+                "searches": len(searches),
+                "unfinished": sum(not r.finished for r in searches),
+                "evaluations": sum(len(r.steps) for r in searches),
                 "best_seconds": min(times, default=None),
                 "speedup": None if ratio is None else [ratio.low, ratio.median, ratio.high],
                 "record": last.id if last is not None else None,
@@ -210,6 +211,8 @@ def export(session: Session, path: Path, nests: Sequence[str], form: str, record
         records = [r for r in _chosen(store, nests) if record is None or record in (r.id, r.token)]
     if record is not None and not records:
         raise click.UsageError(f"the database has no record `{record}`; `mdh-lift db show` names them")
+    if form == "kernel-tuner" and record is None:
+        records = [r for r in records if r.is_search]
     session.output_format = "text"  # the export is the result, in the form it has
     if form == "kernel-tuner":
         session.result(_cache_of(records))

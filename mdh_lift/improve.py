@@ -29,7 +29,7 @@ from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.ir import MdhProgram
 from mdh_core.laws import check_laws
 from mdh_core.source import NO_SPAN, SourceFile, Span
-from mdh_lift import beside, certified, kernels, macros, recorded
+from mdh_lift import beside, certified, kernels, macros, recorded, verified
 from mdh_lift import subject as subjects
 from mdh_lift.classes import SeveralPlan
 from mdh_lift.findings import Finding
@@ -54,7 +54,7 @@ from tuning.accelerator import accelerator, with_limits
 from tuning.budget import Budget, parse_budget
 from tuning.harness import Subject
 from tuning.measure import Measurement, Ratio
-from tuning.records import SearchRecord
+from tuning.records import IN_LOCK, SearchRecord
 from tuning.replay import ReplayError, replayed
 from tuning.results import TuneResult, Winner
 from tuning.runner import COMPILE_FAILED, CUT_OFF, OK, WRONG_RESULT, Limits, Outcome, Workbench
@@ -233,7 +233,7 @@ def improve(report: FileReport, nest: NestReport, options: Options, stage: str, 
 
     ``verify``, ``bench`` and ``splice`` take the locked configuration if it was made from this source on
     such a machine, else that of a similar machine (MDH613), else the cost model's choice.  Raises ``Refusal``
-    where nothing can be run.  With ``options.replay`` and ``options.frozen`` nothing is compiled or run.
+    where nothing can be run.  With ``options.runs_nothing`` nothing is run: results are recorded ones.
     """
     work = prepare(report, nest, options)
     if options.locked and stage == "tune" and work.record is None:
@@ -247,13 +247,15 @@ def chosen(work: Work, stage: str, tell: Tell) -> tuple[TuneResult, tuple[Findin
     options = work.options
     if work.record is not None:
         return _taken(work, work.record, "MDH523"), ()
+    if options.runs_nothing:
+        return _known(work, stage), ()
     budget = parse_budget(options.config.tune.budget) if stage in ("all", "tune") else Budget(0)
     try:
         if options.locked:
             return _locked(work, stage, tell), ()
         found = recorded.locked_point(work) if budget.nothing else None
         if found is not None:
-            named = recorded.IN_LOCK if recorded.is_current(work, found) else recorded.LOCKED
+            named = IN_LOCK if recorded.is_current(work, found) else recorded.LOCKED
             return run(work, only(work.plan.space, found), Budget(0), stage, tell, named), ()
         return _searched(work, budget, stage, tell)
     except StoreError as error:
@@ -278,11 +280,18 @@ def as_locked(work: Work) -> Improvement:
 
 
 def _locked(work: Work, stage: str, tell: Tell) -> TuneResult:
-    """The locked choice, without a change of the lock file; run nothing where that is asked for."""
+    """The locked choice, without a change of the lock file."""
     point = recorded.expect_locked(work)
-    if work.options.frozen:
-        return _taken(work, recorded.proof(work), "MDH522")
-    return run(work, only(work.plan.space, point), Budget(0), stage, tell, recorded.IN_LOCK)
+    return run(work, only(work.plan.space, point), Budget(0), stage, tell, IN_LOCK)
+
+
+def _known(work: Work, stage: str) -> TuneResult:
+    """What was compiled, run, compared and measured before.  Raises as ``verified.verified``.
+
+    What else a search tried was told when it ran: a splice tells of what it puts in place.
+    """
+    result = _taken(work, verified.verified(work), "MDH522" if work.options.frozen else "MDH525")
+    return replace(result, search=None) if stage == "splice" and result.winner is not None else result
 
 
 def _searched(
@@ -325,9 +334,6 @@ def prepare(
     params = kernels.parameter_values(nest.lifted, variables)
     if options.replay:
         return _as_recorded(report, nest, options, target, variables, params)
-    if options.frozen and target != "openmp":
-        why = f"which device there is for {target} is found out by running code"
-        raise recorded.unproved(_lock_name(report, nest, options), why)
     toolchain = toolchain_of(report.command)
     lines, known = lines_of(report, nest), macros_of(report)
     machine = this_machine()
@@ -341,7 +347,13 @@ def prepare(
         _test_legality(nest, formed.programs, formed.configurations(default), machine.model)
     else:
         exact = nest.lifted.nest.directive.fp == "exact"
-        by = with_limits(accelerator(target, toolchain.cc, exact))
+        if options.runs_nothing:
+            name, own = _lock_name(report, nest, options), _hash(report, nest.lifted)
+            by = verified.gpu_of(
+                report, nest, options, name, own, target, toolchain, exact, machine.cores
+            )  # asking which device there is would run code
+        else:
+            by = with_limits(accelerator(target, toolchain.cc, exact))
         toolchain = replace(toolchain, accelerator=by)
         limits = _GPU_LIMITS
         plan = gpu_plan(nest.lifted, target, params, lines, known, by.limits)
@@ -492,11 +504,18 @@ def improvement(
         speedup=winner.ratio if stage != "verify" else None,
         part=part,
         apart=apart,
-        entries=() if result.record is None else (recorded.entry(work, result.record),),
+        entries=entries_of(work, result.record, stage),
         findings=tuple(findings),
         certificate=proof,
         measurement=winner.measurement if stage != "verify" else None,
     )
+
+
+def entries_of(work: Work, record: SearchRecord | None, stage: str) -> tuple[locks.Entry, ...]:
+    """What a result writes into the lock file; nothing where that says it already."""
+    if record is None or recorded.is_of_lock(work, record, stage):
+        return ()
+    return (recorded.entry(work, record),)
 
 
 def _spliced(work: Work, point: Point) -> tuple[str, str, tuple[GpuPart | OpenmpPart, ...]]:

@@ -75,6 +75,11 @@ class Options:
     locked: bool = False  # the lock file must not change
     frozen: bool = False  # and nothing may be compiled or run
     turns: Turns | None = field(default=None, compare=False)  # with other processes
+    recorded: bool = False  # put in place what is recorded as verified here; compile and run nothing
+
+    @property
+    def runs_nothing(self) -> bool:
+        return self.frozen or self.recorded or self.replay
 
     @property
     def target(self) -> str:

@@ -31,7 +31,7 @@ from mdh_lift.compile_command import DatabaseError
 from mdh_lift.files import Change, is_python, write_atomic
 from mdh_lift.findings import Finding
 from mdh_lift.pipeline import short_name
-from mdh_lift.port_journal import BusyError, Journal
+from mdh_lift.port_journal import BusyError, Journal, records_of
 from mdh_lift.port_worker import Job, change_of, data_of, digest, look, make
 from mdh_lift.scoreboard import Entry, File, Program, Scoreboard, ScoreboardError
 from mdh_lift.session import Session
@@ -59,6 +59,7 @@ class Wishes:
     fail_if_worse: str | None = None
     progress: str = "auto"
     suite: bool = True
+    dry_run: bool = False
     search: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -84,6 +85,8 @@ class _FileState:
 
 def port(session: Session, paths: Sequence[str], wishes: Wishes) -> int:
     former = _former(wishes.fail_if_worse)
+    if wishes.dry_run:
+        return _planned(session, paths, wishes)
     if wishes.write and not verbs.finish_edits(session, paths):
         return session.finish()
     files = _files(session, paths, wishes)
@@ -96,12 +99,49 @@ def port(session: Session, paths: Sequence[str], wishes: Wishes) -> int:
     except OSError as error:
         raise click.UsageError(f"cannot write {state}: {error.strerror}") from None
     try:
-        run = _Run(session, wishes, files, journal)
+        run = _Run(session, wishes, files, journal.records, journal)
         run.all()
         programs = _suite(session, paths, run, wishes)
     finally:
         journal.close()
     return _finish(session, wishes, run, former, programs)
+
+
+def _planned(session: Session, paths: Sequence[str], wishes: Wishes) -> int:
+    """``--dry-run``: read and lift, say which nests would be tried, in which order; run and write nothing."""
+    if wishes.write:
+        raise click.UsageError("`--dry-run` changes nothing: it goes without `-w`")
+    files = _files(session, paths, wishes)
+    before = records_of(_journal_path(session, paths), _machine()) if wishes.resume else []
+    run = _Run(session, wishes, files, before)
+    run.choose()
+    rows = [
+        (n["work"], {
+            "name": f"{f.name}::{name}",
+            "line": n["line"],
+            "status": n["status"],
+            "operators": n["operators"],
+            "work": n["work"],
+            "known": n.get("kind") == "nest",
+        })
+        for f in files for name in f.chosen for n in [f.nests[name]]
+    ]  # fmt: skip
+    rows.sort(key=lambda row: (-row[0], row[1]["name"]))
+    refused = [n["code"] for f in files for n in f.nests.values() if n["result"] == "refused"]
+    session.findings += [Finding(Diagnostic(f.code, f.reason, f.path)) for f in files if f.code]
+    if session.output_format == "json":
+        return session.finish({"nests": [row for _, row in rows], "refused": len(refused)})
+    if session.for_people:
+        width = max((len(str(row["name"])) for _, row in rows), default=0)
+        for k, (work, row) in enumerate(rows, 1):
+            told = "known from an earlier run" if row["known"] else "would be tried"
+            shown = f"{k:>4}  {row['name']:<{width}}  {work:8.1e} operations  {row['operators']}"
+            session.result(f"{shown.rstrip()}  ({told})\n")
+    done = sum(f.done for f in files)
+    new = sum(not row["known"] for _, row in rows)
+    session.ending = f"{new} nests would be tried, {len(refused)} refused"
+    session.ending += f", {done} files done before" if done else ""
+    return session.finish()
 
 
 def port_with(session: Session, arguments: Mapping[str, Any]) -> int:
@@ -194,7 +234,8 @@ class _Run:
     session: Session
     wishes: Wishes
     files: list[_FileState]
-    journal: Journal
+    before: Sequence[Message]  # records of the journal
+    journal: Journal | None = None  # what comes is added here
     results: dict[tuple[str, str], dict[str, Message]] = field(
         default_factory=dict
     )  # (file, text) -> by nest
@@ -204,14 +245,18 @@ class _Run:
     told: int = 0
 
     def all(self) -> None:
-        for record in self.journal.records:
+        self.choose()
+        self._make()
+
+    def choose(self) -> None:
+        """Read, lift and rank; nothing of the tree is run."""
+        for record in self.before:
             if record["kind"] == "nest":
                 self.results.setdefault((record["file"], record["text"]), {})[record["name"]] = record
             elif record["kind"] == "writing":
                 self.written[(record["file"], record["new"])] = record
         self._look()
         self._choose()
-        self._make()
 
     def _look(self) -> None:
         by_name = {f.name: f for f in self.files}
@@ -302,6 +347,7 @@ class _Run:
             f.code, f.reason = message["code"], message["reason"]
         elif message["kind"] == "nest":
             record = message | {"file": f.name, "text": _text(f)}
+            assert self.journal is not None
             self.journal.add(record)
             f.nests[message["name"]] = record
             self._tell(f, record)
@@ -321,6 +367,7 @@ class _Run:
             assert main.new is not None
             nests = [{k: v for k, v in n.items() if k not in ("part", "entries")} for n in f.nests.values()]
             record = {"kind": "writing", "file": f.name, "text": _text(f), "new": digest(main.new)}
+            assert self.journal is not None
             self.journal.add(record | {"nests": nests})
         whole = main or Change(f.path, f.data, f.data)
         others = [c for c in changes if c is not main]

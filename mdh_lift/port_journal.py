@@ -33,9 +33,8 @@ class Journal:
             self._lock.acquire()
         except filelock.Timeout:
             raise BusyError(f"{path}: another run is at work on this tree") from None
-        head = {"schema_version": SCHEMA_VERSION, "settings": settings}
-        found = list(_read(path)) if resume else []
-        self.records = found[1:] if found and found[0] == head else []
+        head = _head(settings)
+        self.records = records_of(path, settings) if resume else []
         temporary = path.with_name(f"{path.name}.tmp")
         with temporary.open("wb") as out:  # without a line that was cut off
             for record in (head, *self.records):
@@ -53,6 +52,16 @@ class Journal:
     def close(self) -> None:
         self._file.close()
         self._lock.release()
+
+
+def records_of(path: Path, settings: str) -> list[Record]:
+    """What a journal holds that was made with these settings, without taking it over.  Raises ``OSError``."""
+    found = list(_read(path))
+    return found[1:] if found and found[0] == _head(settings) else []
+
+
+def _head(settings: str) -> Record:
+    return {"schema_version": SCHEMA_VERSION, "settings": settings}
 
 
 def _line(record: Record) -> bytes:

@@ -28,7 +28,7 @@ from tuning.fingerprint import description, fingerprint
 from tuning.harness import Candidate
 from tuning.measure import ratio_of
 from tuning.nearest import distance, kind_of
-from tuning.records import SearchRecord
+from tuning.records import BENCH, IN_LOCK, VERIFY, SearchRecord
 from tuning.results import text_hash
 from tuning.search import MODEL
 from tuning.store import Context, Store, StoreError
@@ -37,9 +37,7 @@ from tuning.toolchain import Toolchain
 if TYPE_CHECKING:
     from mdh_lift.improve import Work
 
-IN_LOCK = "in lock"  # the lock's choice, and the code that it has of it
 LOCKED, NEAREST = "locked", "nearest"  # strategies: whose choice was taken
-JOINT = "joint"  # the kernels of several classes of sizes, each of which has a record of its own
 _MACHINE = ("cores", "vector_bytes", "registers", "l1", "l2", "l3")  # what code is generated for
 _NOT_LOCKED = ("notes", "max_abs", "max_rel")  # of a verification
 
@@ -142,9 +140,30 @@ def text_name(name: str) -> str:
 # --------------------------------------------------------------------------- what is recorded
 
 
-def is_recorded(stage: str, named: str) -> bool:
-    """Whether a run goes into the database: what may end in the lock file, unless it is there."""
-    return stage in ("all", "tune", "splice") and named not in (IN_LOCK, JOINT)
+def called(stage: str, named: str) -> str:
+    """What a run is called in the database where it is no search; ``named``: for what it was started."""
+    return {"verify": VERIFY, "bench": BENCH}.get(stage, named)
+
+
+def is_of_lock(work: Work, record: SearchRecord, stage: str) -> bool:
+    """Whether the lock file stays as it is: it says so already, or nothing was chosen.  Raises MDH511."""
+    if stage not in ("all", "tune", "splice") or record.strategy == IN_LOCK:
+        return True
+    point, found = record.winning_point, block(work)
+    if not work.options.runs_nothing or work.options.replay or point is None or found is None:
+        return False
+    locked = _matching(work)
+    return record.id != found.get("record") and point == locked and is_current(work, locked)
+
+
+def store_for(work: Work, stage: str) -> Store | None:
+    """The database that a run is recorded in.  Raises MDH521; what `verify` and `bench` saw may be lost."""
+    try:
+        return store_of(work.options)
+    except Refusal:
+        if stage in ("verify", "bench"):
+            return None
+        raise
 
 
 def is_tuned(work: Work) -> bool:
@@ -155,7 +174,7 @@ def is_tuned(work: Work) -> bool:
         return False
     same = {"source_hash": work.hash, "size_class": work.size_class, "fingerprint": own_fingerprint(work)}
     with store_of(work.options, create=False) as store:
-        return any(r.winner for r in store.searches(text_name(work.lock_name), **same))
+        return any(r.winner and r.is_search for r in store.searches(text_name(work.lock_name), **same))
 
 
 def context(work: Work, seed: int) -> Context:
@@ -258,30 +277,6 @@ def expect_entries(options: Options, entries: Sequence[locks.Entry]) -> None:
 def _would_change(path: str, why: str) -> Refusal:
     return refuse("MDH520", f"`{path}` would change: {why}",
                   help="run it without `--locked`, and commit the lock file")  # fmt: skip
-
-
-def proof(work: Work) -> SearchRecord:
-    """The record that says that the locked code was verified on such a machine.  Raises MDH520, MDH522."""
-    expect_locked(work)
-    found = block(work)
-    assert found is not None
-    options = work.options
-    if not options.database_path.is_file():
-        raise unproved(work.lock_name, f"there is no database `{options.database_path.name}`")
-    with store_of(options, create=False) as store:
-        try:
-            records = store.searches(id=str(found.get("record", "")), fingerprint=own_fingerprint(work))
-        except StoreError as error:
-            raise told(error) from None
-    fitting = [r for r in records if r.finished and r.locked_text == found.get("text_hash")]
-    if not fitting:
-        raise unproved(work.lock_name, f"the database has no record `{found.get('record', '')}` of it")
-    return fitting[-1]
-
-
-def unproved(name: str, why: str) -> Refusal:
-    return refuse("MDH522", f"`{name}` is not known to be verified on this machine: {why}",
-                  help="run it without `--frozen`, or merge its database: `mdh-lift db merge`")  # fmt: skip
 
 
 # --------------------------------------------------------------------------- --replay
@@ -412,6 +407,6 @@ def _elsewhere(work: Work) -> list[tuple[str, Point, Mapping[str, Any] | None]]:
                 raise told(error) from None
         for r in records:
             point = r.winning_point
-            if r.finished and point is not None:
+            if r.finished and r.is_search and point is not None:
                 found.setdefault(r.fingerprint, (r.fingerprint, point, r.machine.get("machine")))
     return list(found.values())

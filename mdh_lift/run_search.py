@@ -17,7 +17,7 @@ from lowering.space import Space
 from mdh_core.source import SourceFile
 from mdh_lift import iterations, kernels, recorded
 from mdh_lift import subject as subjects
-from mdh_lift.classes import SeveralPlan
+from mdh_lift.classes import WITHIN, SeveralPlan
 from mdh_lift.gpu_plans import GpuPlan
 from mdh_lift.specials import specials_of
 from tuning.budget import Budget
@@ -82,7 +82,7 @@ def tuned(
         style=subjects.data_style(plan.lifted),
         bitwise=plan.lifted.nest.directive.fp == "exact",
         resume=options.resume,
-        named=named,
+        named=recorded.called(stage, named),
         resident=isinstance(plan, GpuPlan) and _in_data_region(work),
         final_seconds=last[0],
         final_rounds=last[1],
@@ -109,7 +109,7 @@ def tuned(
         done += 1
         tell("tuning", done, budget.evaluations or 0)
 
-    store = recorded.store_of(options) if recorded.is_recorded(stage, named) else None
+    store = recorded.store_for(work, stage)
     try:
         return tune(
             work.bench,
@@ -151,7 +151,17 @@ def _ladder(
         fits = subjects.repaired(lifted, sizes)
         if fits is not None and subjects.work(lifted, fits) <= subjects.MOST_WORK:
             found.setdefault(tuple(fits.values()), fits)
-    return list(found.values())[:24] or [dict(variables)]  # nothing small: fixed or bound-together sizes
+    own = _of_class(plan, variables) if isinstance(plan, SeveralPlan) else []
+    small = list(found.values())[: 24 - len(own)]
+    return [*own, *small] or [dict(variables)]  # nothing small: fixed or bound-together sizes
+
+
+def _of_class(plan: SeveralPlan, variables: Mapping[str, int]) -> list[dict[str, int]]:
+    """Small sizes of a class, where other sizes run the original: without them nothing would be compared."""
+    if not plan.chosen[-1].condition:
+        return []
+    tried = [{n: -(-v // WITHIN) + more for n, v in variables.items()} for more in (0, 1)]
+    return [fits for sizes in tried if (fits := subjects.repaired(plan.lifted, sizes)) is not None]
 
 
 def _tiles(plan: kernels.Plan | GpuPlan | SeveralPlan) -> list[int]:

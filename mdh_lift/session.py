@@ -106,6 +106,7 @@ class Session:
         fingerprint: str | None = None,
         nearest: bool = False,
         target: str | None = None,
+        recorded: bool = False,
     ) -> Options:
         """Options for one file: its configuration with the command line over it."""
         config = self.config(path)
@@ -135,6 +136,7 @@ class Session:
             nearest,
             self.locked or self.frozen,
             self.frozen,
+            recorded=recorded,
         )
 
     def config_file_of(self, path: str) -> Path | None:

@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from mdh_core.diagnostics import refuse
 from mdh_lift import improve as one_class
-from mdh_lift import recorded
+from mdh_lift import verified
 from mdh_lift.classes import AnyPlan, Clause, SeveralPlan, classes_of, clauses_of, only_clause, several
 from mdh_lift.findings import Finding
 from mdh_lift.improve import (
@@ -23,6 +25,7 @@ from mdh_lift.improve import (
     Work,
     as_locked,
     chosen,
+    entries_of,
     improvement,
     prepare,
     verdict_on,
@@ -30,6 +33,8 @@ from mdh_lift.improve import (
 from mdh_lift.pipeline import FileReport, NestReport, Options
 from mdh_lift.run_search import Tell, run
 from tuning.budget import Budget
+from tuning.records import JOINT
+from tuning.replay import replayed
 from tuning.results import TuneResult, Winner
 
 
@@ -52,12 +57,10 @@ def improve(report: FileReport, nest: NestReport, options: Options, stage: str, 
     if len(clauses_of(nest.lifted)) < 2:
         return one_class.improve(report, nest, options, stage, tell)
     classes = [clause for _, clause in classes_of(nest.lifted)] or [None]  # no sizes fit: MDH804
-    works = [(prepare(report, with_clause(nest, clause), options), clause) for clause in classes]
-    if options.locked and stage == "tune":
+    works = [(prepare(report, with_clause(nest, c), _options_for(c, options)), c) for c in classes]
+    if options.locked and stage == "tune" and not options.replay:
         found = [as_locked(work) for work, _ in works]
         return replace(found[0], sizes="; ".join(i.sizes for i in found))
-    if stage != "tune":
-        _refuse_to_run_nothing(works[0][0])
     made: list[Searched] = []
     for work, clause in works:
         result, told = chosen(work, stage if clause else _untuned(stage), tell)
@@ -65,14 +68,13 @@ def improve(report: FileReport, nest: NestReport, options: Options, stage: str, 
         if result.problem is not None:
             return made[0].improvement(stage)  # the original itself cannot be run
     won = [(m, w) for m in made if (w := m.result.winner) is not None]
-    kept = [(m, w) for m, w in won if stage == "tune" or options.force or not verdict_on(m.work, w, stage)]
+    fast = [(m, w) for m, w in won if not verdict_on(m.work, w, stage)]
+    if stage == "tune":  # nothing is spliced, so each class is told as it is
+        return _tuned(made, won, fast, tell)
+    kept = won if options.force else fast
     if not kept:
         return _told(made, made[0].improvement(stage))
-    if stage == "tune":  # nothing is spliced, so each class is told as it is
-        return _told(made, _of_classes(kept[0][0].improvement(stage), [(m, w, w) for m, w in kept]))
-    plan = several([(_plan(m.work), w.point, m.clause) for m, w in kept])
-    whole = [replace(m.work, plan=plan) for m, _ in kept]
-    last = [run(work, plan.space, Budget(0), stage, tell, recorded.JOINT) for work in whole]
+    kept, whole, last = _together(kept, fast, stage, tell)
     found_whole = improvement(whole[0], last[0], stage)
     winners = [r.winner for r in last]
     slow = [f for work, w in zip(whole, winners, strict=True) if w for f in verdict_on(work, w, stage)]
@@ -81,21 +83,68 @@ def improve(report: FileReport, nest: NestReport, options: Options, stage: str, 
         findings = (*found_whole.findings, *slow, *(f for i in others for f in i.findings))
         return replace(found_whole, part=None, apart=(), entries=(), findings=tuple(dict.fromkeys(findings)))
     measured = [(m, own, w) for (m, own), w in zip(kept, winners, strict=True) if w is not None]
-    whole_found = _of_classes(found_whole, measured)
+    whole_found = _of_classes(found_whole, measured, stage)
     return _told(made, whole_found if stage != "verify" else replace(whole_found, speedup=None, classes=()))
 
 
-def _refuse_to_run_nothing(work: Work) -> None:
-    """Each kernel has a record; what they are together is compared and timed, too, and that needs a run."""
-    why = "kernels for several classes of sizes are compared as a whole"
-    if work.options.frozen:
-        raise recorded.unproved(work.lock_name, why)
-    if work.record is not None:
+def _options_for(clause: Clause | None, options: Options) -> Options:
+    """Those that the class was searched with: there is no search for other sizes than those of a clause."""
+    if clause is not None:
+        return options
+    tune = msgspec.structs.replace(options.config.tune, budget="0")
+    return replace(options, config=msgspec.structs.replace(options.config, tune=tune))
+
+
+Kept = list[tuple[Searched, Winner]]
+
+
+def _tuned(made: Sequence[Searched], won: Kept, fast: Kept, tell: Tell) -> Improvement:
+    """What `tune` ends with; what `splice` would put in place, forced and unforced, is run as one."""
+    if not won:
+        return _told(made, made[0].improvement("tune"))
+    told = _of_classes(won[0][0].improvement("tune"), [(m, w, w) for m, w in won], "tune")
+    faults: list[Finding] = []
+    for group in () if won[0][0].work.options.runs_nothing else _groups(won, fast):
+        _, whole, last = _together(group, [], "tune", tell)
+        faults += [f for work, r in zip(whole, last, strict=True) if r.winner is None
+                   for f in improvement(work, r, "tune").findings]  # fmt: skip
+    return _told(made, replace(told, findings=(*told.findings, *faults)))
+
+
+def _groups(kept: Kept, fast: Kept) -> list[Kept]:
+    """All that are kept, and those of them that are fast where these are others."""
+    return [kept, fast] if 0 < len(fast) < len(kept) else [kept]
+
+
+def _together(
+    kept: Kept, fast: Kept, stage: str, tell: Tell
+) -> tuple[Kept, list[Work], list[TuneResult]]:
+    """The kernels of the classes as one candidate, compared and timed at each class: which, with what result.
+
+    Where nothing is run, what is recorded of all that are kept, or else of those that are fast.  Raises
+    MDH522, MDH523, MDH525 where there is neither.
+    """
+    options = kept[0][0].work.options
+    for group in _groups(kept, fast) if options.runs_nothing else [kept]:
+        plan = several([(_plan(m.work), w.point, m.clause) for m, w in group])
+        whole = [replace(m.work, plan=plan) for m, _ in group]
+        if not options.runs_nothing:
+            return group, whole, [run(work, plan.space, Budget(0), stage, tell, JOINT) for work in whole]
+        records = [verified.together(work) for work in whole]
+        found = [replayed(r, plan.candidate) for r in records if r is not None]
+        if len(found) == len(records):
+            return group, whole, [replace(r, search=None) for r in found]
+    why = "its kernels for several classes of sizes were not compared as a whole"
+    work = kept[0][0].work
+    if options.replay:
         raise refuse("MDH523", f"`{work.lock_name}` cannot be replayed: {why}",
-                     help="`mdh-lift tune --replay` replays the search of each class")  # fmt: skip
+                     help="`mdh-lift tune` on the machine that measured does that")  # fmt: skip
+    raise verified.unproved(work.report, work.nest, options, why)
 
 
-def _of_classes(found: Improvement, measured: Sequence[tuple[Searched, Winner, Winner]]) -> Improvement:
+def _of_classes(
+    found: Improvement, measured: Sequence[tuple[Searched, Winner, Winner]], stage: str
+) -> Improvement:
     """``measured``: what was chosen for each class, and with which ratio it is accepted."""
     results = tuple(
         ClassResult(m.work.size_class, dict(own.point), last.ratio) for m, own, last in measured
@@ -106,7 +155,7 @@ def _of_classes(found: Improvement, measured: Sequence[tuple[Searched, Winner, W
         sizes="; ".join(r.sizes for r in results),
         configuration={f"at {r.sizes}": dict(r.configuration) for r in results},
         speedup=min((r.speedup for r in results), key=lambda r: r.low),
-        entries=tuple(recorded.entry(work, record) for work, record in records if record is not None),
+        entries=tuple(e for work, record in records for e in entries_of(work, record, stage)),
         classes=results,
     )
 

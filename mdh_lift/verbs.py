@@ -388,7 +388,8 @@ def _reverted(target: Target) -> Change:
 def splice(
     session: Session, paths: Sequence[str], write: bool, force: bool, target: str | None = None
 ) -> int:
-    return _improve(session, paths, write, stage="splice", force=force, target=target)
+    """What was verified before, as it is recorded; nothing is compiled or run."""
+    return _improve(session, paths, write, stage="splice", force=force, target=target, recorded=True)
 
 
 # --------------------------------------------------------------------------- run

@@ -164,7 +164,7 @@ def test_the_command_records_and_finds_the_choice(tmp_path: Path) -> None:
         "        for (int i = 0; i < n; i++)\n            y[i] = x[i] * 2;\n"
         "        for (int i = 0; i < n; i++)\n            z[i] = x[i] + y[i];\n    }\n}\n"
     )
-    command = [sys.executable, "-m", "mdh_lift", "splice", "-w", "--force", "f.c"]
+    command = [sys.executable, "-m", "mdh_lift", "-w", "--force", "--budget", "0", "f.c"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     text, lock = (tmp_path / "f.c").read_text(), (tmp_path / "mdh-lift.lock").read_text()

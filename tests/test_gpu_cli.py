@@ -262,11 +262,11 @@ def test_spliced_file_runs_on_the_device_and_without(tmp_path: Path) -> None:
     bare = path.read_bytes()
     assert _made(tmp_path, "gcc", "-w", "two.c", "-o", "plain").returncode == 0
     expected = _made(tmp_path, "./plain").stdout
-    printed = _gpu(tmp_path, "splice", "--target", "opencl", "--force", "two.c")
+    printed = _gpu(tmp_path, "--budget", "0", "--target", "opencl", "--force", "two.c")
     assert printed.returncode == 1 and "+++ b/two_opencl_mdh.c" in printed.stdout
     written = {x.name for x in tmp_path.iterdir()} - {".mdh-lift"}  # where the database is
     assert written == {"plain", "two.c"}, "a diff writes nothing"
-    done = _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "two.c")
+    done = _gpu(tmp_path, "--budget", "0", "--target", "opencl", "--force", "-w", "two.c")
     assert done.returncode == 0, done.stderr
     (tmp_path / "Makefile").write_text(
         "two: two.o\n\ninclude two_opencl_mdh.mk\n\ntwo: $(two_opencl_mdh_OBJECT)\n"
@@ -299,7 +299,7 @@ def test_spliced_file_runs_on_the_device_and_without(tmp_path: Path) -> None:
 @needs_opencl
 def test_generated_files_are_watched(tmp_path: Path) -> None:
     path = _file(tmp_path, SUM)
-    assert _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "f.c").returncode == 0
+    assert _gpu(tmp_path, "--budget", "0", "--target", "opencl", "--force", "-w", "f.c").returncode == 0
     spliced = path.read_bytes()
     header = tmp_path / "f_opencl_mdh.h"
     made = header.read_bytes()
@@ -309,7 +309,7 @@ def test_generated_files_are_watched(tmp_path: Path) -> None:
     refused = _gpu(tmp_path, "splice", "--target", "opencl", "-w", "f.c")
     assert refused.returncode == 1 and "MDH502" in refused.stderr
     assert header.read_bytes() == made + b"/* mine */\n"
-    assert _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "f.c").returncode == 0
+    assert _gpu(tmp_path, "--budget", "0", "--target", "opencl", "--force", "-w", "f.c").returncode == 0
     assert header.read_bytes() == made and path.read_bytes() == spliced
     path.write_bytes(spliced.replace(b"a[i][k] * a[i][k]", b"a[i][k]"))
     assert "`mdh-lift -w --target opencl f.c` makes it again" in _gpu(tmp_path, "check", "f.c").stdout
@@ -324,7 +324,7 @@ def test_file_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
     path = _file(tmp_path, SUM)
     bare = path.read_bytes()
     _file(tmp_path, "/* mine */\n", "f_opencl_mdh.h")
-    done = _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "f.c")
+    done = _gpu(tmp_path, "--budget", "0", "--target", "opencl", "--force", "-w", "f.c")
     assert done.returncode == 2 and "error[MDH803]" in done.stderr
     assert path.read_bytes() == bare and (tmp_path / "f_opencl_mdh.h").read_text() == "/* mine */\n"
     assert not (tmp_path / "f_opencl_mdh.c").exists()
@@ -423,7 +423,7 @@ def test_spliced_data_region_copies_once(tmp_path: Path) -> None:
     bare = path.read_bytes()
     assert _made(tmp_path, "gcc", "-w", "jacobi.c", "-o", "plain").returncode == 0
     expected = _made(tmp_path, "./plain").stdout
-    done = _gpu(tmp_path, "splice", "--target", "opencl", "--force", "-w", "jacobi.c")
+    done = _gpu(tmp_path, "--budget", "0", "--target", "opencl", "--force", "-w", "jacobi.c")
     assert done.returncode == 0, done.stderr
     assert "MDH50" not in _gpu(tmp_path, "check", "jacobi.c").stdout
     _file(tmp_path, COUNTS, "counts.c")

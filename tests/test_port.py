@@ -413,3 +413,23 @@ def test_nobody_works_while_somebody_measures(tmp_path):
     for begin, end, _ in measured:
         others = [s for s in spans if s[0] < end and s[1] > begin]
         assert len(others) == 1, others
+
+
+def test_a_dry_run_ranks_the_nests_and_does_nothing(tree):
+    (tree / "src" / "deep" / "h.c").write_text(
+        function("large", "#pragma mdh sizes(n=100000000)") + function("small", "#pragma mdh sizes(n=3)")
+    )
+    before = {p: p.read_bytes() for p in tree.rglob("*") if p.is_file()}
+    done = port(tree, "-n", "src")
+    assert done.exit_code == 0, done.output
+    names = [line.split()[1] for line in done.stdout.splitlines()]
+    assert names[0] == "deep/h.c::large::0" and names[-1] == "deep/h.c::small::0" and len(names) == 10
+    assert done.stdout.count("(would be tried)") == 10 and "10 nests would be tried, 1 refused" in done.stderr
+    few = port(tree, "--dry-run", "--max-nests", "1", "--format", "json", "src")
+    (row,) = json.loads(few.stdout)["nests"]
+    assert row["name"] == "deep/h.c::large::0" and not row["known"] and row["work"] >= 1e8
+    after = {p: p.read_bytes() for p in tree.rglob("*") if p.is_file() and ".cache" not in p.parts}
+    assert after == before
+    assert port(tree, "src").exit_code == 1  # a diff
+    assert "(known from an earlier run)" in port(tree, "-n", "src").stdout
+    assert port(tree, "-n", "-w", "src").exit_code == 2

@@ -145,10 +145,9 @@ def accelerator(
     as nvcc takes seconds to compile it.  Raises ``Refusal`` MDH805 where files cannot be compiled, MDH806
     without a device.
     """
-    compiler = tuple(shlex.split(os.environ.get("CUDACXX", "nvcc"))) if target == "cuda" else cc
-    found = _accelerator(target, compiler, tuple(sorted(_environment(target).items())), kept)
-    contraction = ("-fmad=false",) if exact and target == "cuda" else ()
-    return replace(found, compile=(*found.compile, *contraction))
+    variables = tuple(sorted(_environment(target).items()))
+    found = _accelerator(target, _compiler(target, cc), variables, kept)
+    return replace(found, compile=(*found.compile, *_contraction(target, exact)))
 
 
 def _environment(target: str) -> dict[str, str]:
@@ -176,13 +175,32 @@ def _accelerator(
                      help=_INSTALL[target])  # fmt: skip
     made = Accelerator(
         target,
-        (*compiler, "-O3", "-arch=native", "-Xptxas", "-v") if target == "cuda" else (*compiler, "-O2"),
+        _compile(target, compiler),
         _SUFFIX[target],
         _cuda_libraries(compiler) if target == "cuda" else ("-lOpenCL",),
         _VARIABLES[target],
         _version_of(version.stdout),
     )
     return replace(made, device=_device(made, dict(variables), kept))
+
+
+def stated(target: str, cc: tuple[str, ...], version: str, device: str, exact: bool = False) -> Accelerator:
+    """As ``accelerator``, of a GPU compiler and a device that a record names: nothing is started, and nothing
+    can be compiled with it."""
+    words = (*_compile(target, _compiler(target, cc)), *_contraction(target, exact))
+    return Accelerator(target, words, _SUFFIX[target], (), _VARIABLES[target], version, device)
+
+
+def _compiler(target: str, cc: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(shlex.split(os.environ.get("CUDACXX", "nvcc"))) if target == "cuda" else cc
+
+
+def _compile(target: str, compiler: tuple[str, ...]) -> tuple[str, ...]:
+    return (*compiler, "-O3", "-arch=native", "-Xptxas", "-v") if target == "cuda" else (*compiler, "-O2")
+
+
+def _contraction(target: str, exact: bool) -> tuple[str, ...]:
+    return ("-fmad=false",) if exact and target == "cuda" else ()
 
 
 def _version_of(text: str) -> str:

@@ -8,6 +8,7 @@ raises.  Tests run the programs where they can (PoCL is an OpenCL device) and pa
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -95,6 +96,18 @@ def cuda_device(nvcc: str = "nvcc", smi: str = "nvidia-smi") -> Device | None:
         return described_cuda(rows[0])
     said = _output([smi, "--query-gpu=name,memory.total,compute_cap", "--format=csv,noheader,nounits"])
     return described_by_name(said)
+
+
+def nvidia_models(root: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
+    """What the driver's files say that the CUDA devices are; empty where it says nothing.  Runs nothing."""
+    found = []
+    for file in sorted(root.glob("*/information")):
+        with contextlib.suppress(OSError):
+            for line in file.read_text(errors="replace").splitlines():
+                label, _, name = line.partition(":")
+                if label.strip() == "Model" and name.strip():
+                    found.append(name.strip())
+    return found
 
 
 def opencl_devices(compiler: str = "gcc") -> list[Device]:

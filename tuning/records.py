@@ -20,6 +20,10 @@ from tuning.measure import quantile
 SEARCH = "search"  # phases of a step
 RACE = "race"
 VERIFICATION = "verification"
+# strategies of records that are no search: a choice that was known before was compared and measured again
+IN_LOCK = "in lock"  # the lock's choice, and the code that it has of it
+JOINT = "joint"  # the kernels of several classes of sizes, each of which has a record of its own
+VERIFY, BENCH = "verify", "bench"  # by these verbs; the times of `verify` are too few to decide
 IN_TURN = "timed in turn with the other leaders"  # reason of an ok outcome in a race
 _OK = "ok"
 _LOW_QUANTILE = 0.2
@@ -80,7 +84,8 @@ class SearchRecord:
                    (of version 1 of the database: ``function::label``)
     source_hash    of the nest and what it uses; fingerprint, size_class: as in the lock file
     strategy       how the search went on: of ``tuning.budget.STRATEGIES``; ``model``: the cost model chose;
-                   ``nearest``: that of another machine; ``locked``: that of the lock file
+                   ``nearest``: that of another machine; ``locked``: that of the lock file; or no search:
+                   ``in lock``, ``joint``, ``verify``, ``bench`` (above)
     budget         as text, for example ``30ev``
     started        seconds since 1970 (UTC)
     stopped        why it ended, in words; empty while it runs, or where it was killed
@@ -126,6 +131,11 @@ class SearchRecord:
     @property
     def finished(self) -> bool:
         return bool(self.id)
+
+    @property
+    def is_search(self) -> bool:
+        """Whether something was chosen; otherwise a choice that was known was only looked at again."""
+        return self.strategy not in (IN_LOCK, JOINT, VERIFY, BENCH)
 
     @property
     def original_seconds(self) -> float:

@@ -340,7 +340,7 @@ def _threads() -> int:
 
 def _newest(records: Sequence[SearchRecord]) -> list[SearchRecord]:
     """The last search of each machine and size that tried anything, newest first."""
-    last = {(r.fingerprint, r.size_class): r for r in records if r.steps}
+    last = {(r.fingerprint, r.size_class): r for r in records if r.steps and r.is_search}
     return sorted(last.values(), key=lambda r: -r.started)[:_MOST_SEARCHES]
 
 
