@@ -152,7 +152,8 @@ def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]], inside: bool = False) 
                     text = affine_text(end, {}, atom=True)
                     if inside and extent is not None and not (always and boxed):
                         text = _kept(end, text, extent, dims, positive)
-                    terms.append(text if stride == 1 else f"{text}*{stride}")
+                    nothing = inside and text == "0"
+                    terms.append(text if stride == 1 or nothing else f"{text}*{stride}")
                 texts[" + ".join(t for t in terms if t != "0") or "0"] = None
     return list(lows), list(highs)
 
