@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emit.c_text import affine_text, c_type
-from emit.gpu_touched import Touched, touched
+from emit.gpu_touched import Touched, needed, touched
 from emit.guards_text import overlapping_pairs, reach_of
 from emit.host_text import Leaf, Loops, largest_size
 from emit.interface_text import size_text
+from lowering.loops import size_name
 from mdh_core.expr import Affine, Load, straight_line, walk
-from mdh_core.ir import Buffer, MdhProgram, Sequential, keeps_if_empty
+from mdh_core.ir import Buffer, MdhProgram, Sequential, Size, keeps_if_empty
 from mdh_core.polytope import project, rows_of
 
 
@@ -48,9 +49,20 @@ def ranges_of(
             if ends[0]:
                 test = _runs(leaf, loops, b.name)
                 box = isinstance(leaf, MdhProgram) and not leaf.hom.domain and not loops
+                if isinstance(leaf, MdhProgram):
+                    ends = _fewest(leaf, loops, b.name, *ends)
                 ranges.append(_Range((test,) if test else (), *ends, certain=box))
         rows += _lines_of(b.name, ranges)
     return found, unknown
+
+
+def _fewest(
+    leaf: MdhProgram, loops: Loops, buffer: str, lows: list[str], highs: list[str]
+) -> tuple[list[str], list[str]]:
+    """The ends without those that are never the first or the last element where the leaf runs."""
+    sizes = {size_name(d.name): d.size.span for d in leaf.hom.dims if d.size.step == 1}
+    rooms = [s.span for s in _sizes_tested(leaf, loops, buffer) if s.constant is None]
+    return needed(lows, rooms, sizes, upper=False), needed(highs, rooms, sizes, upper=True)
 
 
 def _own(leaf: Leaf, buffer: str) -> Buffer | None:
@@ -153,20 +165,30 @@ def _runs(leaf: Leaf, loops: Loops, buffer: str) -> str:
     if isinstance(leaf, Sequential):
         sizes = [largest_size(x.size, loops[:k]) for k, x in enumerate(loops)]
         return " && ".join(f"{size_text(s)} > 0" for s in sizes if s.constant is None)
+    sizes = _sizes_tested(leaf, loops, buffer)
+    tests = [f"{_atom(size_text(s))} > 0" for s in sizes if s.constant is None]
+    if any(s.constant == 0 for s in sizes):
+        return "0"
+    every = _needs_points(leaf, buffer)
+    tests += [f"{_atom(affine_text(r + 1, {}))} > 0" for r in _somewhere(leaf, loops, every)]
+    return " && ".join(dict.fromkeys(tests))
+
+
+def _sizes_tested(leaf: MdhProgram, loops: Loops, buffer: str) -> list[Size]:
+    """Sizes that must be positive for a leaf to touch a buffer."""
+    dims = leaf.hom.dims if _needs_points(leaf, buffer) else leaf.hom.dims_of("cc", "ps")
+    sizes = [largest_size(x.size, loops[:k]) for k, x in enumerate(loops)]
+    return [*sizes, *(largest_size(d.size, loops) for d in dims)]
+
+
+def _needs_points(leaf: MdhProgram, buffer: str) -> bool:
+    """Whether a buffer is touched at points of all dimensions only, and not at every cell."""
     stores = [s for s in leaf.out.stores if s.buffer == buffer]
     ends = [*(e for e in leaf.out.initial if e is not None), *(s.value for s in leaf.out.stores)]
     beside = any(isinstance(n, Load) and n.buffer == buffer for e in ends for n in walk(e))
     # a cell to which nothing is added may not exist
     added = bool(stores) and all(keeps_if_empty(s, leaf.out.initial) for s in stores)
-    every = added or not (stores or beside)
-    dims = leaf.hom.dims if every else leaf.hom.dims_of("cc", "ps")
-    sizes = [largest_size(x.size, loops[:k]) for k, x in enumerate(loops)]
-    sizes += [largest_size(d.size, loops) for d in dims]
-    tests = [f"{_atom(size_text(s))} > 0" for s in sizes if s.constant is None]
-    if any(s.constant == 0 for s in sizes):
-        return "0"
-    tests += [f"{_atom(affine_text(r + 1, {}))} > 0" for r in _somewhere(leaf, loops, every)]
-    return " && ".join(dict.fromkeys(tests))
+    return added or not (stores or beside)
 
 
 def _atom(text: str) -> str:

@@ -12,6 +12,7 @@ be among those that are touched in any case.  ``tests/test_gpu_ranges.py`` compa
 
 from __future__ import annotations
 
+import ast
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -506,6 +507,42 @@ def _at(what: _Sum, end: tuple[str, str | Affine]) -> _Sum:
 
 
 # --------------------------------------------------------------------------- which end is further out
+
+
+def needed(
+    texts: Sequence[str], rooms: Iterable[Affine], sizes: Mapping[str, Affine], upper: bool
+) -> list[str]:
+    """The texts without those that are certainly never the least (``upper``: the greatest) where all of
+    ``rooms`` are > 0; ``sizes``: what names of sizes stand for."""
+    least, kept = _least_values(rooms), dict[str, _Sum]()
+    for text in texts:
+        try:
+            own = _of_c(ast.parse(text, mode="eval").body, sizes)
+        except _UnknownError:
+            return list(texts)
+        own = _negative(own) if upper else own
+        if any(_is_natural(_plus(own, _negative(o)), least) for o in kept.values()):
+            continue
+        kept = {t: o for t, o in kept.items() if not _is_natural(_plus(o, _negative(own)), least)}
+        kept[text] = own
+    return list(kept)
+
+
+def _of_c(e: ast.expr, sizes: Mapping[str, Affine]) -> _Sum:
+    match e:
+        case ast.Constant(value=int(value)):
+            return {(): value} if value else {}
+        case ast.Name(id=name):
+            return _of_affine(sizes.get(name, Affine.of(name)))
+        case ast.UnaryOp(op=ast.USub(), operand=a):
+            return _negative(_of_c(a, sizes))
+        case ast.BinOp(left=a, op=ast.Add(), right=b):
+            return _plus(_of_c(a, sizes), _of_c(b, sizes))
+        case ast.BinOp(left=a, op=ast.Sub(), right=b):
+            return _plus(_of_c(a, sizes), _negative(_of_c(b, sizes)))
+        case ast.BinOp(left=a, op=ast.Mult(), right=b):
+            return _times(_of_c(a, sizes), _of_c(b, sizes))
+    raise _UnknownError
 
 
 def _frozen(a: _Sum) -> _Frozen:

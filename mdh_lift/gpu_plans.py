@@ -161,7 +161,7 @@ class GpuPlan:
             (
                 *kernels.outline(self.lifted.program, lambda p: kernels.expression(p, "->", "o")),
                 *self.variant.notes,
-                *(textwrap.wrap(configuration, 100) if described else ()),
+                *(textwrap.wrap(configuration, 100) if described and point else ()),
             ),
             self.lifted.temporaries,
             nest.params,

@@ -71,6 +71,9 @@ void f(int n, int m, int k, unsigned u, const float *restrict x, float *restrict
 """
 LOOPS = "    for (int i = 0; i < n; i++)\n        for (int j = 0; j < m; j++)\n            "
 KNOWN = {
+    "stencil": LOOPS + "y[i*m + j] = x[(i + 1)*(m + 2) + j] + x[i*(m + 2) + j + 1] + x[(i + 2)*(m + 2) + j + 1];",
+    "both_ends": LOOPS + "y[i*m + j] = x[i] + x[j] + x[k - i];",
+    "transposed": LOOPS + "y[i*m + j] = x[j*n + i] + x[i*m + j];",
     "first_and_others": "for (int i = 0; i < n; i++) y[i] = (i > 0 ? x[i - 1] : 0.0f) + x[i];",
     "inner_part": "for (int i = 0; i < n; i++) { float s = 0;"
     " if (i > 2 && i < n - 3) s = x[i - 3] + x[i + 1]; y[i] = s; }",
