@@ -165,7 +165,7 @@ def _accelerator(
         target,
         (*compiler, "-O3", "-arch=native", "-Xptxas", "-v") if target == "cuda" else (*compiler, "-O2"),
         _SUFFIX[target],
-        devices.cuda_libraries(compiler) if target == "cuda" else ("-lOpenCL",),
+        devices.cuda_libraries(compiler) if target == "cuda" else ("-lOpenCL", "-pthread"),
         _VARIABLES[target],
         _version_of(version.stdout),
     )
