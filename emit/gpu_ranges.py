@@ -9,14 +9,18 @@ original, whose arrays end where the declared sizes say.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from emit.c_text import affine_text, c_type
+from emit.gpu_touched import Touched, needed, touched
 from emit.guards_text import overlapping_pairs, reach_of
 from emit.host_text import Leaf, Loops, largest_size
 from emit.interface_text import size_text
+from lowering.loops import size_name
 from mdh_core.expr import Affine, Load, straight_line, walk
-from mdh_core.ir import Buffer, MdhProgram, Sequential, keeps_if_empty
+from mdh_core.ir import Buffer, MdhProgram, Sequential, Size, keeps_if_empty
 from mdh_core.polytope import project, rows_of
 
 
@@ -28,32 +32,116 @@ def ranges_of(
     unknown: list[str] = []
     for b in buffers:
         rows = found[b.name] = []
-        first, last = f"{b.name}_first", f"{b.name}_last"
-        own: list[str] = []
-        simple: tuple[str, str] | None = None  # one range, without a condition
-        for leaf, loops in placed:
-            if all(x.name != b.name for x in leaf.buffers):
-                continue
-            ends = reach_of(b, [(leaf, loops)], inside=True)
-            if ends is None or (b.extents[:1] == (None,) and _is_conditional(leaf, b.name)):
+        if any(_asks_more(b.name, leaf, loops) for leaf, loops in placed):
+            pieces = _pieces(b.name, placed)
+            if pieces is None:
                 unknown.append(b.name)
-                break
-            lows, highs = ends
-            moves = [f"if ({x} < {first}) {first} = {x};" for x in lows]
-            moves += [f"if ({x} > {last}) {last} = {x};" for x in highs]
-            if not moves:
-                continue
-            test = _runs(leaf, loops, b.name)
-            box = isinstance(leaf, MdhProgram) and not leaf.hom.domain  # else it may have no points
-            alone = box and not own and not test and len(lows) == len(highs) == 1
-            simple = (lows[0], highs[0]) if alone else None
-            own += [f"if ({test}) {{", *(f"  {m}" for m in moves), "}"] if test else moves
-        if simple is not None:
-            rows.append(f"long {first} = {simple[0]}, {last} = {simple[1]};")
+            else:
+                rows += _lines_of(b.name, pieces)
             continue
-        rows += [f"long {first} = 0x7fffffffffffffffL, {last} = -1;", *own]
-        rows.append(f"if ({last} < {first}) {first} = 0, {last} = -1;")
+        ranges: list[_Range] = []
+        for leaf, loops in placed:
+            its = _own(leaf, b.name)
+            if its is None:
+                continue
+            ends = reach_of(its, [(leaf, loops)], inside=True)
+            assert ends is not None
+            if ends[0]:
+                test = _runs(leaf, loops, b.name)
+                box = isinstance(leaf, MdhProgram) and not leaf.hom.domain and not loops
+                if isinstance(leaf, MdhProgram):
+                    ends = _fewest(leaf, loops, b.name, *ends)
+                ranges.append(_Range((test,) if test else (), *ends, certain=box))
+        rows += _lines_of(b.name, ranges)
     return found, unknown
+
+
+def _fewest(
+    leaf: MdhProgram, loops: Loops, buffer: str, lows: list[str], highs: list[str]
+) -> tuple[list[str], list[str]]:
+    """The ends without those that are never the first or the last element where the leaf runs."""
+    sizes = {size_name(d.name): d.size.span for d in leaf.hom.dims if d.size.step == 1}
+    rooms = [s.span for s in _sizes_tested(leaf, loops, buffer) if s.constant is None]
+    return needed(lows, rooms, sizes, upper=False), needed(highs, rooms, sizes, upper=True)
+
+
+def _own(leaf: Leaf, buffer: str) -> Buffer | None:
+    """The array as the leaf knows it: to one it may have rows, to another none."""
+    return next((x for x in leaf.buffers if x.name == buffer), None)
+
+
+def _asks_more(buffer: str, leaf: Leaf, loops: Loops) -> bool:
+    """Whether what a leaf touches, of an array whose extent is not known, depends on more than where the
+    dimensions end."""
+    b = _own(leaf, buffer)
+    if b is None or b.extents[:1] != (None,):
+        return False
+    return _is_conditional(leaf, buffer) or reach_of(b, [(leaf, loops)], inside=True) is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """C texts: where all tests hold, from the least of ``lows`` to the greatest of ``highs``.
+
+    certain   there are such elements then
+    """
+
+    tests: tuple[str, ...]
+    lows: list[str]
+    highs: list[str]
+    certain: bool = False
+
+
+def _pieces(buffer: str, placed: list[tuple[Leaf, Loops]]) -> list[_Range] | None:
+    """All that is touched, in pieces of which the nest touches both ends; None where that is not known."""
+    found: list[Touched] = []
+    others: list[_Range] = []
+    for leaf, loops in placed:
+        b = _own(leaf, buffer)
+        if b is None:
+            continue
+        if isinstance(leaf, MdhProgram) and b.extents[:1] == (None,):
+            own = touched(b, leaf, loops)
+            if own is None:
+                return None
+            found += own
+            continue
+        ends = reach_of(b, [(leaf, loops)], inside=True)
+        if ends is None or _asks_more(buffer, leaf, loops):
+            return None
+        if ends[0]:
+            test = _runs(leaf, loops, buffer)
+            others.append(_Range((test,) if test else (), *ends))
+    sure = [p for p in dict.fromkeys(found) if p.sure]
+    if not all(p.sure or any(s.has(p) for s in sure) for p in found):
+        return None
+    kept: list[Touched] = []
+    for p in sure:
+        if not any(o.has(p) for o in kept):
+            kept = [o for o in kept if not p.has(o)] + [p]
+    joined = {p.rooms: [x for x in kept if x.rooms == p.rooms] for p in kept}
+    whole = [
+        Touched(rooms, tuple(e for p in same for e in p.lows), tuple(e for p in same for e in p.highs), True)
+        for rooms, same in joined.items()
+    ]
+    return [*(_Range(p.tests, *p.ends, certain=True) for p in whole), *others]
+
+
+def _lines_of(name: str, ranges: Sequence[_Range]) -> list[str]:
+    first, last = f"{name}_first", f"{name}_last"
+    if len(ranges) == 1 and ranges[0].certain and len(ranges[0].lows) == len(ranges[0].highs) == 1:
+        (only,), (low,), (high,) = ranges, ranges[0].lows, ranges[0].highs
+        if not only.tests:
+            return [f"long {first} = {low}, {last} = {high};"]
+        return [f"long {first} = 0, {last} = -1;",
+                f"if ({' && '.join(only.tests)}) {first} = {low}, {last} = {high};"]  # fmt: skip
+    rows = [f"long {first} = 0x7fffffffffffffffL, {last} = -1;"]
+    for tests in dict.fromkeys(r.tests for r in ranges):
+        same = [r for r in ranges if r.tests == tests]
+        moves = [f"if ({x} < {first}) {first} = {x};" for x in dict.fromkeys(x for r in same for x in r.lows)]
+        moves += [f"if ({x} > {last}) {last} = {x};" for x in dict.fromkeys(x for r in same for x in r.highs)]
+        rows += [f"if ({' && '.join(tests)}) {{", *(f"  {m}" for m in moves), "}"] if tests else moves
+    return [*rows, f"if ({last} < {first}) {first} = 0, {last} = -1;"]
 
 
 def overlap_lines(
@@ -77,20 +165,34 @@ def _runs(leaf: Leaf, loops: Loops, buffer: str) -> str:
     if isinstance(leaf, Sequential):
         sizes = [largest_size(x.size, loops[:k]) for k, x in enumerate(loops)]
         return " && ".join(f"{size_text(s)} > 0" for s in sizes if s.constant is None)
+    sizes = _sizes_tested(leaf, loops, buffer)
+    tests = [f"{_atom(size_text(s))} > 0" for s in sizes if s.constant is None]
+    if any(s.constant == 0 for s in sizes):
+        return "0"
+    every = _needs_points(leaf, buffer)
+    tests += [f"{_atom(affine_text(r + 1, {}))} > 0" for r in _somewhere(leaf, loops, every)]
+    return " && ".join(dict.fromkeys(tests))
+
+
+def _sizes_tested(leaf: MdhProgram, loops: Loops, buffer: str) -> list[Size]:
+    """Sizes that must be positive for a leaf to touch a buffer."""
+    dims = leaf.hom.dims if _needs_points(leaf, buffer) else leaf.hom.dims_of("cc", "ps")
+    sizes = [largest_size(x.size, loops[:k]) for k, x in enumerate(loops)]
+    return [*sizes, *(largest_size(d.size, loops) for d in dims)]
+
+
+def _needs_points(leaf: MdhProgram, buffer: str) -> bool:
+    """Whether a buffer is touched at points of all dimensions only, and not at every cell."""
     stores = [s for s in leaf.out.stores if s.buffer == buffer]
     ends = [*(e for e in leaf.out.initial if e is not None), *(s.value for s in leaf.out.stores)]
     beside = any(isinstance(n, Load) and n.buffer == buffer for e in ends for n in walk(e))
     # a cell to which nothing is added may not exist
     added = bool(stores) and all(keeps_if_empty(s, leaf.out.initial) for s in stores)
-    every = added or not (stores or beside)
-    dims = leaf.hom.dims if every else leaf.hom.dims_of("cc", "ps")
-    sizes = [largest_size(x.size, loops[:k]) for k, x in enumerate(loops)]
-    sizes += [largest_size(d.size, loops) for d in dims]
-    tests = [f"({size_text(s)}) > 0" for s in sizes if s.constant is None]
-    if any(s.constant == 0 for s in sizes):
-        return "0"
-    tests += [f"({affine_text(r + 1, {})}) > 0" for r in _somewhere(leaf, loops, every)]
-    return " && ".join(dict.fromkeys(tests))
+    return added or not (stores or beside)
+
+
+def _atom(text: str) -> str:
+    return text if re.fullmatch(r"\w+", text) else f"({text})"
 
 
 def _somewhere(leaf: MdhProgram, loops: Loops, every: bool) -> list[Affine]:

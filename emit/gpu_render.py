@@ -24,7 +24,7 @@ from emit.gpu_kernels import GpuKernel, Kernels, Known, words
 from emit.gpu_nest_text import GpuNestText
 from emit.gpu_ranges import overlap_lines, ranges_of
 from emit.gpu_rows_text import write_scan, write_sequential
-from emit.guards_text import assumption_lines, assumptions, in_comment
+from emit.guards_text import assumption_lines, assumptions, in_comment, tests_at_call
 from emit.host_text import Leaf, Loops, largest_size, leaves
 from emit.interface_text import (
     argument,
@@ -126,7 +126,7 @@ def gpu_part(request: KernelRequest, target: Target, model: SystemModel, device:
         title=request.nest + (f", {request.lines}" if request.lines else ""),
         notes=tuple(map(in_comment, (*request.notes, *assumptions(request, [*assumed, *overlaps], [])))),
         prototype=f"int {request.name}({', '.join(arguments) or 'void'})",
-        call=" && ".join([*fits, f"{request.name}({', '.join(given)})"]),
+        call=" && ".join([*fits, *tests_at_call(request), f"{request.name}({', '.join(given)})"]),
         records=tuple((r.name, _record_text(r)) for r in records),
         functions=tuple((f.name, tuple(_function_rows(f, own, kernels))) for f in own),
         kernels=tuple(kernels.done),

@@ -18,6 +18,7 @@ from emit.interface_text import element, is_integer
 from emit.kernel_text import Names
 from emit.request import KernelRequest
 from lowering.loops import size_name
+from mdh_core.conditions import conjuncts, names_in
 from mdh_core.expr import (
     Affine,
     Binary,
@@ -61,11 +62,30 @@ def guards_of(
 
 def assumption_lines(request: KernelRequest, placed: list[tuple[Leaf, Loops]]) -> list[str]:
     """Lines that decline where what the directive or the analysis assumes of the scalars does not hold."""
-    lines = [f"if (!({condition})) return 0;" for condition in request.assume]
+    inside, _ = _tested(request)
+    lines = [f"if (!({condition})) return 0;" for condition in inside]
     for leaf, loops in placed:
         for assumed in leaf.assumptions if isinstance(leaf, MdhProgram) else ():
             lines.append(f"if ({affine_text(extreme(assumed, {}, loops, False), {})} < 0) return 0;")
     return list(dict.fromkeys(lines))
+
+
+def tests_at_call(request: KernelRequest) -> list[str]:
+    """What stands before the call, with ``&&`` between: parts of conditions with names that the kernel does
+    not have, as macros, enumerators and types."""
+    return [f"({condition})" for condition in _tested(request)[1]]
+
+
+def _tested(request: KernelRequest) -> tuple[list[str], list[str]]:
+    """Conditions that are tested in the kernel, where scalars are `long`, so that what the lifter concludes
+    from them holds; and those that are tested at the call, from which it concludes nothing."""
+    known = {p.name for p in request.params}
+    inside: list[str] = []
+    at_call: list[str] = []
+    for condition in request.assume:
+        for part in [condition] if names_in(condition) <= known else conjuncts(condition):
+            (inside if names_in(part) <= known else at_call).append(part)
+    return inside, at_call
 
 
 def overlapping_pairs(
@@ -132,7 +152,8 @@ def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]], inside: bool = False) 
                     text = affine_text(end, {}, atom=True)
                     if inside and extent is not None and not (always and boxed):
                         text = _kept(end, text, extent, dims, positive)
-                    terms.append(text if stride == 1 else f"{text}*{stride}")
+                    nothing = inside and text == "0"
+                    terms.append(text if stride == 1 or nothing else f"{text}*{stride}")
                 texts[" + ".join(t for t in terms if t != "0") or "0"] = None
     return list(lows), list(highs)
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 from emit.c_text import affine_text, c_type
 from emit.empty_scan import empty_scan
 from emit.frames import template
-from emit.guards_text import assumptions, guards_of, in_comment
+from emit.guards_text import assumptions, guards_of, in_comment, tests_at_call
 from emit.histogram_text import HistogramText
 from emit.host_text import (
     Loops,
@@ -104,6 +104,7 @@ def emit_openmp(request: KernelRequest) -> Kernel:
     if request.apart:  # a structure may be packed or aligned in a way that is not known there
         records = [(b.base or b.name, b.type.size) for b in buffers if isinstance(b.type, RecordType)]
         call = " && ".join([*(f"sizeof *({at}) == {size}" for at, size in records), call])
+    call = " && ".join([*tests_at_call(request), call])
     prototype = head if request.apart else ""
     return Kernel(request.name, rendered, call, prototype, tuple(text.lowered), tuple(text.tiled))
 

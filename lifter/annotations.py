@@ -353,9 +353,10 @@ class _Reader:
     def assume(self, argument: _Part, whole: _Part) -> None:
         if not argument.text:
             raise self.malformed("the condition is missing", whole, "assume(n > 0)")
-        if re.search(r"(?<![=!<>])=(?!=)|\+\+|--|;", argument.text):
-            raise self.malformed("the condition has an effect", argument, "use `==` to compare")
-        self._append("assume", argument.text)
+        for condition in self._items(argument, whole):  # several hold together
+            if re.search(r"(?<![=!<>])=(?!=)|\+\+|--|;", condition.text):
+                raise self.malformed("the condition has an effect", condition, "use `==` to compare")
+            self._append("assume", condition.text)
 
     def noalias(self, argument: _Part, whole: _Part) -> None:
         names = self._names(argument, whole)

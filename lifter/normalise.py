@@ -18,6 +18,7 @@ from itertools import pairwise
 from lifter.delinearise import FlatAccess, Poly, as_polynomial, find_shape, fit_shape
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.polyhedral import Constraint, at_least, satisfiable
+from mdh_core.conditions import conjuncts
 from mdh_core.diagnostics import Refusal, Related, refuse
 from mdh_core.expr import (
     INT32,
@@ -667,7 +668,7 @@ def assumed(conditions: Sequence[str], params: Sequence[Param]) -> list[Constrai
     names = {p.name for p in params if isinstance(p.type, ScalarType) and p.type.is_integer}
     out: list[Constraint] = []
     for text in conditions:
-        for part in _conjuncts(text):
+        for part in conjuncts(text):
             try:
                 tree = ast.parse(part, mode="eval").body
             except SyntaxError:
@@ -678,35 +679,6 @@ def assumed(conditions: Sequence[str], params: Sequence[Param]) -> list[Constrai
                     if a is not None and b is not None and type(op) in _RELATIONS:
                         out += _relation(_RELATIONS[type(op)], a, b)
     return out
-
-
-def _conjuncts(text: str) -> list[str]:
-    """C conditions that all hold where ``text`` does, without brackets around them."""
-    text, depth, cuts = text.strip(), 0, [0]
-    for k, c in enumerate(text):
-        depth += (c == "(") - (c == ")")
-        if depth == 0 and (text.startswith("||", k) or c in "?,"):
-            return []
-        if depth == 0 and text.startswith("&&", k):
-            cuts.append(k)
-        if depth == 0 and c == ")" and k == len(text) - 1 and text[0] == "(" and len(cuts) == 1:
-            inner = text[1:-1]
-            if _is_balanced(inner):
-                return _conjuncts(inner)
-    if len(cuts) == 1:
-        return [text]
-    ends = [*cuts[1:], len(text)]
-    return [x for a, b in zip(cuts, ends, strict=True) for x in _conjuncts(text[a:b].removeprefix("&&"))]
-
-
-def _is_balanced(text: str) -> bool:
-    """Whether no bracket closes one that opens before the text."""
-    depth = 0
-    for c in text:
-        depth += (c == "(") - (c == ")")
-        if depth < 0:
-            return False
-    return depth == 0
 
 
 _RELATIONS: dict[type[ast.cmpop], str] = {

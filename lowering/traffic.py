@@ -177,7 +177,7 @@ def moved(
 def _moved(groups: _Groups, cache: int, ahead: int) -> Moved:
     found, levels = groups.found, groups.levels
     streams = groups.covered(ahead)
-    late = [_late(footprint(u, streams, False).rows) if ahead > 0 and u.packed is None else 1.0 for u in found]
+    late = [_late(footprint(u, streams, u.packed is not None or not ahead).rows) for u in found]
     reach, inside, around = 0, groups.touched(0), None
     for k in range(1, len(levels) + 1):
         around = groups.touched(k)

@@ -12,6 +12,7 @@ Files are written before the source that includes them, and removed behind the o
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -37,6 +38,16 @@ _SUFFIXES = (".cu", ".c", ".h", ".mk")
 def file_name(source: str, target: str) -> str:
     """``gemm_cuda_mdh``: of the files, without suffix; letters, digits and `_`."""
     return re.sub(r"\W", "_", f"{Path(source).stem}_{target}_mdh", flags=re.ASCII)
+
+
+def directory_of(source: str, root: Path) -> str:
+    """``src/solver``: the directory of a source from the root of the configuration, where the lock file is.
+
+    Empty in the root and outside of it, where a path says something about one machine only.
+    """
+    place, base = (Path(os.path.realpath(p)) for p in (Path(source).parent, root))
+    below = place != base and place.is_relative_to(base)
+    return place.relative_to(base).as_posix() if below else ""
 
 
 def include(name: str) -> str:

@@ -55,12 +55,12 @@ def emitted(
     planned = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
     if target != "openmp":
         on_gpu = gpu_plans.gpu_plan(
-            nest.lifted, target, planned.params, planned.lines, planned.macros, device
+            nest.lifted, target, planned.params, planned.lines, planned.macros, device, report.directory
         )
         file = on_gpu.file(given.completed(on_gpu, point))
         return _apart(nest.lifted, file, file.call)
     if style_of(nest, style) == "outline":
-        plan = outlined(planned, report.source.path)
+        plan = outlined(planned, report.source.path, report.directory)
         part = plan.part(given.completed(plan, point))
         name = beside.file_name(report.source.path, target)
         return _apart(nest.lifted, outlined_file(name, report.source.path, [part]), part.call)
@@ -85,9 +85,11 @@ def _emitted_for_classes(
         plan: classes.AnyPlan
         plan = planned = kernels.plan(lifted, lines_of(report, nest), macros_of(report))
         if target != "openmp":
-            plan = gpu_plans.gpu_plan(lifted, target, planned.params, planned.lines, planned.macros, device)
+            plan = gpu_plans.gpu_plan(
+                lifted, target, planned.params, planned.lines, planned.macros, device, report.directory
+            )
         elif style_of(nest, style) == "outline":
-            plan = outlined(planned, report.source.path)
+            plan = outlined(planned, report.source.path, report.directory)
         made.append((plan, plan.default, clause))
     several = classes.several(made)
     if several.parts():
@@ -123,7 +125,7 @@ def emitted_file(
             continue
         planned = kernels.plan(nest.lifted, lines_of(report, nest), macros_of(report))
         plan = gpu_plans.gpu_plan(
-            nest.lifted, target, planned.params, planned.lines, planned.macros, device
+            nest.lifted, target, planned.params, planned.lines, planned.macros, device, report.directory
         )
         parts.append(plan.part(given.completed(plan, point)))
         places.append(f"/* in place of {parts[-1].title} */")
@@ -137,7 +139,7 @@ def emitted_file(
         for problem in problems_of(region, lifted) if around else ():
             raise Refusal(problem)
         if around:
-            regions.append(gpu_plans.region_part(region, target))
+            regions.append(gpu_plans.region_part(region, target, report.directory))
             for (at, text), where in zip(
                 data_regions.insertions(region, *regions[-1].calls), ("behind", "before"), strict=True
             ):

@@ -8,7 +8,9 @@ but for an estimate of times: a search starts at the default.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import textwrap
 from collections.abc import Mapping
@@ -41,7 +43,10 @@ USUAL: Mapping[str, Device] = {"cuda": H100, "opencl": GENERIC_OPENCL}  # where 
 
 @dataclass(frozen=True, slots=True)
 class GpuPlan:
-    """A lifted nest, a target, a device, and the extents of its programs at the sizes to choose for."""
+    """A lifted nest, a target, a device, and the extents of its programs at the sizes to choose for.
+
+    ``directory``: of the source file, as ``external_name`` wants it.
+    """
 
     lifted: LiftedNest
     target: Target
@@ -51,12 +56,14 @@ class GpuPlan:
     lines: str = ""
     macros: frozenset[str] = frozenset()
     variant: Variant = ALONE
+    directory: str = ""
 
     @property
     def name(self) -> str:
         """Of the host function, which other files see."""
-        nest = self.lifted.nest
-        return external_name(self.lines.rpartition(":")[0], nest.function, nest.label) + self.variant.suffix
+        nest, source = self.lifted.nest, self.lines.rpartition(":")[0]
+        name = external_name(source, nest.function, nest.label, self.directory)
+        return name + self.variant.suffix
 
     @property
     def default(self) -> Point:
@@ -154,7 +161,7 @@ class GpuPlan:
             (
                 *kernels.outline(self.lifted.program, lambda p: kernels.expression(p, "->", "o")),
                 *self.variant.notes,
-                *(textwrap.wrap(configuration, 100) if described else ()),
+                *(textwrap.wrap(configuration, 100) if described and point else ()),
             ),
             self.lifted.temporaries,
             nest.params,
@@ -170,18 +177,25 @@ def gpu_plan(
     lines: str = "",
     macros: frozenset[str] = frozenset(),
     device: Device | None = None,
+    directory: str = "",
 ) -> GpuPlan:
     """A plan for values of the integer parameters; without a device, for a usual one."""
     sizes = iterations.sizes_at(lifted.program, params)
-    return GpuPlan(lifted, TARGETS[target], device or USUAL[target], params, sizes, lines, macros)
+    by = device or USUAL[target]
+    return GpuPlan(lifted, TARGETS[target], by, params, sizes, lines, macros, directory=directory)
 
 
-def external_name(path: str, function: str, label: str) -> str:
-    """Of a function that other files see: with the name of the source file, as functions of several files
-    may have one name."""
-    stem = Path(path).stem
+def external_name(source: str, function: str, label: str, directory: str) -> str:
+    """``gemm_step_0_mdh_1f6c09``: of a function that other files see, such that no two of them have one name.
+
+    The name of the source file is in it, as functions of several files may have one name; and six digits of
+    a hash of its directory (``beside.directory_of``), as files of several directories may.  In the root it
+    has no digits.
+    """
+    stem = Path(source).stem
     name = kernels.kernel_name(function if stem in ("", function) else f"{stem}_{function}", label)
-    return name if name[0].isalpha() else f"mdh_{name}"  # `2mm.c`; and C keeps what begins with `_`
+    name = name if name[0].isalpha() else f"mdh_{name}"  # `2mm.c`; and C keeps what begins with `_`
+    return f"{name}_{hashlib.sha256(os.fsencode(directory)).hexdigest()[:6]}" if directory else name
 
 
 def _plainest(values: tuple[int | str, ...]) -> int | str:
@@ -202,11 +216,13 @@ def _renamed(restriction: str, names: set[str], suffix: str) -> str:
     return re.sub(r"[A-Za-z_]\w*", renamed, restriction, flags=re.ASCII) if suffix else restriction
 
 
-def region_part(region: DataRegion, target: str) -> RegionPart:
-    """The two functions of a data region: ``jacobi_data0_mdh_begin`` and ``_end``."""
+def region_part(region: DataRegion, target: str, directory: str = "") -> RegionPart:
+    """The two functions of a data region: ``jacobi_data0_mdh_begin`` and ``_end``; ``directory``: of its
+    file, as for a plan."""
     reserved = TARGETS[target].reserved
     arrays = [RegionArray(n.name + "_" * (n.name in reserved), n.name, n.clause) for n in region.names]
-    name = external_name(region.name.rsplit("::", 2)[0], region.function, region.label)
+    source = region.name.rsplit("::", 2)[0]
+    name = external_name(source, region.function, region.label, directory)
     return RegionPart(name, f"{region.function}::{region.label}", tuple(arrays))
 
 

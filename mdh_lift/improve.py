@@ -342,7 +342,7 @@ def prepare(
     if target == "openmp":
         plan = kernels.planned(nest.lifted, params, lines, known)
         if style_of(nest, options.style, options.config.splice.style) == "outline":
-            plan = outlined(plan, report.source.path)
+            plan = outlined(plan, report.source.path, report.directory)
         formed, default = plan.formed(plan.default)
         _test_legality(nest, formed.programs, formed.configurations(default), machine.model)
     else:
@@ -356,7 +356,7 @@ def prepare(
             by = with_limits(accelerator(target, toolchain.cc, exact))
         toolchain = replace(toolchain, accelerator=by)
         limits = _GPU_LIMITS
-        plan = gpu_plan(nest.lifted, target, params, lines, known, by.limits)
+        plan = gpu_plan(nest.lifted, target, params, lines, known, by.limits, report.directory)
         chosen = plan.configurations(plan.default)
         _test_legality(nest, nest.lifted.programs, chosen, MODELS[target])
         plan.part(plan.default)  # what cannot be emitted at all is told here, with its place
@@ -390,10 +390,10 @@ def _as_recorded(
             kernels.planned(nest.lifted, params, lines, known), record.machine.get("machine")
         )
         if style_of(nest, options.style, options.config.splice.style) == "outline":
-            plan = outlined(plan, report.source.path)
+            plan = outlined(plan, report.source.path, report.directory)
     else:
         device = recorded.device_of(record)
-        plan = gpu_plan(nest.lifted, target, params, lines, known, device)
+        plan = gpu_plan(nest.lifted, target, params, lines, known, device, report.directory)
     subject = subjects.subject_of(nest.lifted, report.bare.data, report.source.path)
     return Work(report, nest, options, plan, variables, subject, Workbench(), record)
 

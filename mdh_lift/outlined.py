@@ -23,14 +23,17 @@ from tuning.harness import Candidate
 
 @dataclass(frozen=True, slots=True)
 class OutlinedPlan(Plan):
-    """A plan whose kernels are external functions; ``source``: path of the source file."""
+    """A plan whose kernels are external functions; ``source``: path of the source file; ``directory``: the
+    source's, as ``external_name`` wants it."""
 
     source: str = ""
+    directory: str = ""
 
     @property
     def name(self) -> str:
         nest = self.lifted.nest
-        return external_name(self.source, nest.function, nest.label) + self.variant.suffix
+        name = external_name(self.source, nest.function, nest.label, self.directory)
+        return name + self.variant.suffix
 
     @property
     def apart(self) -> bool:
@@ -62,9 +65,10 @@ class OutlinedPlan(Plan):
         )
 
 
-def outlined(plan: Plan, source: str) -> OutlinedPlan:
+def outlined(plan: Plan, source: str, directory: str = "") -> OutlinedPlan:
     """The plan with kernels in a file beside ``source``."""
-    return OutlinedPlan(**{f.name: getattr(plan, f.name) for f in fields(plan)}, source=source)
+    own = {f.name: getattr(plan, f.name) for f in fields(plan)}
+    return OutlinedPlan(**own, source=source, directory=directory)
 
 
 def outlined_file(name: str, source: str, parts: list[OpenmpPart]) -> OpenmpFile:

@@ -136,6 +136,7 @@ class FileReport:
     nests: tuple[NestReport, ...] = ()
     findings: tuple[Finding, ...] = ()  # what belongs to no nest
     data: tuple[DataRegion, ...] = ()  # whose arrays stay on the device, for GPUs
+    directory: str = ""  # of the file, from the root; empty: the root, or none below it
 
     @property
     def all_findings(self) -> list[Finding]:
@@ -182,7 +183,8 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
         names = {region_name(short_name(n.name)) for n in nests}
         findings += _orphans(source, found, names | {region_name(short_name(r.name)) for r in data})
         findings += [f for r in data for f in _data_freshness(source, found, r, bare.data)]
-    return FileReport(source, bare, command, tuple(nests), tuple(findings), data)
+    directory = beside.directory_of(source.path, options.root)
+    return FileReport(source, bare, command, tuple(nests), tuple(findings), data, directory)
 
 
 def problems_of(region: DataRegion, lifted: Sequence[LiftedNest]) -> tuple[Diagnostic, ...]:
@@ -503,7 +505,7 @@ def _file_beside(
     name = beside.file_name(report.source.path, target)
     if target == "openmp":
         return outlined_file(name, report.source.path, [p for p in parts if isinstance(p, OpenmpPart)])
-    regions = [region_part(region, target) for region, _ in around]
+    regions = [region_part(region, target, report.directory) for region, _ in around]
     return gpu_file(name, [p for p in parts if isinstance(p, GpuPart)], TARGETS[target], regions)
 
 
@@ -528,7 +530,7 @@ def _data_part(
 ) -> DataPart:
     from mdh_lift.gpu_plans import region_part
 
-    begin, end = region_part(region, target).calls
+    begin, end = region_part(region, target, report.directory).calls
     needed = [conditions.get(short_name(n.nest.name), "") for n in nests]
     return DataPart(
         short_name(region.name),

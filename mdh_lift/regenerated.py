@@ -105,10 +105,11 @@ def _plan(
             plan = kernels.planned(lifted, params, lines, known)
             plan = recorded.on_machine(plan, block.configuration.get("machine"))
             if beside.included(nest.regions):
-                plan = outlined(plan, report.source.path)
+                plan = outlined(plan, report.source.path, report.directory)
             return plan, point
         device = recorded.device_in(block.configuration)
-        return gpu_plan(lifted, block.target, params, lines, known, device), point
+        plan_there = gpu_plan(lifted, block.target, params, lines, known, device, report.directory)
+        return plan_there, point
     except Refusal:
         return None
     except (LookupError, ValueError, TypeError, ArithmeticError, AssertionError):

@@ -307,8 +307,10 @@ def _gpus() -> list[tuple[str, str, bool]]:
     """What the GPU targets would use; none of it is needed for the others."""
     from tuning import devices
 
-    nvcc = shutil.which("nvcc")
-    rows = [("nvcc", nvcc or "not found: emitted CUDA cannot be compiled", nvcc is not None)]
+    program, *options = devices.nvcc_command()
+    nvcc = shutil.which(program)
+    said = " ".join([nvcc, *options]) if nvcc else f"`{program}` not found: emitted CUDA cannot be compiled"
+    rows = [("nvcc", said, nvcc is not None)]
     cuda = devices.cuda_device()
     rows.append(("CUDA device", _described(cuda) if cuda else "none found", cuda is not None))
     found = devices.opencl_devices()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import doctest
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from lowering.device import DEVICES, H100, Device
 from tests.gpu_emitted import has_opencl_device
-from tuning import devices, ptxas
+from tuning import accelerator, devices, ptxas
 from tuning.ptxas import Resources, parsed, report, why_not
 
 SPILLS = """
@@ -160,3 +161,37 @@ def test_a_smaller_device_takes_less() -> None:
     small = Device("small", registers=1 << 15)
     assert why_not({"k": Resources("k", 128, threads=256)}, small) is None
     assert why_not({"k": Resources("k", 136, threads=256)}, small) is not None
+
+
+# --------------------------------------------------------------------------- which compiler
+
+
+@pytest.mark.parametrize(("cudacxx", "nvcc", "command"), [
+    (None, None, ("nvcc",)), ("", "", ("nvcc",)), (None, "/opt/nvcc -v", ("/opt/nvcc", "-v")),
+    ("clang++ -x cuda", "/opt/nvcc", ("clang++", "-x", "cuda")),
+])  # fmt: skip
+def test_the_compiler_that_the_environment_names(
+    cudacxx: str | None, nvcc: str | None, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("CUDACXX", cudacxx), ("NVCC", nvcc)):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    assert devices.nvcc_command() == command
+
+
+def test_one_probe_asks_for_name_and_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the compiler that CUDACXX names, which compiles one program; what it says is what `doctor` tells."""
+    log = tmp_path / "log"
+    compiler = tmp_path / "compiler"
+    compiler.write_text(
+        f'#!/bin/sh\ncase "$*" in *"-c "*) echo "$*" >> {log};; esac\nexec {sys.executable} -m tuning.cuda_on_cpu "$@"\n'
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CUDACXX", str(compiler))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
+    found = accelerator.with_limits(accelerator.accelerator("cuda", ("gcc",)))
+    assert len(log.read_text().splitlines()) == 1
+    assert found.limits is not None and found.device == found.limits.name == "CPU"
+    assert (found.limits.arch, found.limits.processors) == ("sm_90", 132)
+    assert devices.cuda_device(smi=str(tmp_path / "nothing")) == found.limits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 from emit.openmp_file import OpenmpPart, openmp_file
 from mdh_core.diagnostics import Refusal
+from mdh_lift.emitted import emitted
+from mdh_lift.pipeline import Options, check_file
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "corpus"
@@ -133,3 +136,72 @@ def test_one_name_for_two_functions_is_refused() -> None:
     assert openmp_file("a", "a.c", [part("g", "x"), part("h", "x")]).text.count("\nx\n") == 1
     with pytest.raises(Refusal, match="MDH417"):
         openmp_file("a", "a.c", [part("g", "x"), part("h", "y")])
+
+
+# --------------------------------------------------------------------------- files of one name
+
+SAME = """\
+void scaled(int n, float *restrict y, const float *restrict x)
+{{
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        y[i] = {factor}.0f * x[i];
+}}
+"""
+CALLS = """\
+#include <stdio.h>
+void scaled_in_a(int, float *, const float *);
+void scaled_in_b(int, float *, const float *);
+int main(void)
+{
+    float x[5] = {1, 2, 3, 4, 5}, y[5], z[5];
+    scaled_in_a(5, y, x);
+    scaled_in_b(5, z, x);
+    printf("%g %g", y[4], z[4]);
+    return 0;
+}
+"""
+LINKED = """\
+include a/same_openmp_mdh.mk b/same_openmp_mdh.mk
+program: calls.c a/same.o b/same.o $(MDH_OBJECTS)
+\t$(CC) -o $@ calls.c a/same.o b/same.o $(MDH_OBJECTS) $(MDH_LIBS)
+a/same.o b/same.o: %/same.o: %/same.c
+\t$(CC) -O2 -c -Dscaled=scaled_in_$* $< -o $@
+"""
+
+
+def test_two_files_of_one_name_are_linked_together(tmp_path: Path) -> None:
+    """Each calls its own kernel; names are those of every checkout, and `check` finds them."""
+    names: list[list[str]] = []
+    for checkout in ("one", "two"):
+        root = tmp_path / checkout
+        for directory, factor in (("a", 2), ("b", 3)):
+            (root / directory).mkdir(parents=True)
+            (root / directory / "same.c").write_text(SAME.format(factor=factor))
+        (root / "mdh-lift.toml").write_text("schema = 1\n")
+        where = root / "a" if checkout == "two" else root  # wherever the command is given
+        _spliced(where, "--style", "outline", str(root / "a" / "same.c"), str(root / "b" / "same.c"))
+        kernels = [(root / d / "same_openmp_mdh.h").read_text() for d in ("a", "b")]
+        names.append([re.findall(r"int (\w+)\(", text)[0] for text in kernels])
+        checked = _mdh_lift("check", "a/same.c", "b/same.c", cwd=root)
+        assert checked.returncode == 0, checked.stdout
+    assert names[0] == names[1] and len(set(names[0])) == 2
+    (root / "calls.c").write_text(CALLS)
+    (root / "Makefile").write_text(LINKED)
+    made = _run("make", "CC=gcc", "program", cwd=root)
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert _run(root / "program", cwd=root).stdout == "10 15"
+
+
+@pytest.mark.parametrize("target", ["cuda", "opencl"])
+def test_gpu_files_of_one_name_share_no_function(target: str, tmp_path: Path) -> None:
+    defined: list[set[str]] = []
+    for directory in ("a", "b", "."):
+        path = tmp_path / directory / "same.c"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(SAME.format(factor=2))
+        report = check_file(str(path), Options(root=tmp_path))
+        text = emitted(report, report.nests[0], target=target)
+        defined.append(set(re.findall(r"\bsame_\w*(?=\()", text)))
+    assert all(defined) and not defined[0] & defined[1]
+    assert "same_scaled_0_mdh" in defined[2]  # as it is called in the root

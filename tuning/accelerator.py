@@ -1,7 +1,8 @@
 """How a candidate's own file for a GPU is compiled, linked and run, and whether there is a device for it.
 
 The user's file keeps its compiler and flags; the generated file beside it has an ``Accelerator``: nvcc
-for CUDA (another program by the environment variable CUDACXX, as CMake has it), the C compiler for OpenCL.
+for CUDA (another program by the environment variables CUDACXX, as CMake has it, or NVCC), the C compiler for
+OpenCL.
 Devices are asked by a probe that is compiled and run in a process of its own: drivers may hang, print, or
 end their process.
 
@@ -12,11 +13,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-import shlex
 import subprocess
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -27,23 +26,14 @@ from tuning import devices, ptxas
 _SECONDS = 60.0
 _REFUSED_OPTIONS = 2  # exit status of the probe
 _PROBES = {
-    "cuda": """#include <cuda_runtime.h>
-#include <stdio.h>
-int main(void)
-{
-  int devices = 0;
-  cudaDeviceProp about;
-  cudaError_t answer = cudaGetDeviceCount(&devices);
-  if (answer == cudaSuccess && devices == 0) return puts("there is none"), 1;
-  if (answer == cudaSuccess) answer = cudaGetDeviceProperties(&about, 0);
-  if (answer != cudaSuccess) return puts(cudaGetErrorString(answer)), 1;
-  return puts(about.name), 0;
-}
-""",
+    "cuda": devices.CUDA_PROGRAM,
     "opencl": """#define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <stdio.h>
 #include <stdlib.h>
+"""
+    + devices.OPENCL_TELL
+    + """
 static int takes(cl_device_id device, const char *options)
 {
   static char log[4096];
@@ -74,10 +64,8 @@ int main(void)
     if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, 16, devices, &count) != CL_SUCCESS) continue;
     for (cl_uint d = 0; d < count && d < 16; d++)
       if (number++ == wanted) {
-        char name[256] = "";
-        clGetDeviceInfo(devices[d], CL_DEVICE_NAME, sizeof name, name, NULL);
         if (getenv("MDH_OPENCL_OPTIONS") && !takes(devices[d], getenv("MDH_OPENCL_OPTIONS"))) return 2;
-        return puts(name), 0;
+        return tell(devices[d]), 0;
       }
   }
   return printf("of %u devices, number %u is asked for\\n", number, wanted), 1;
@@ -109,7 +97,8 @@ class Accelerator:
     variables  of the environment that its programs may see; a star at the end stands for any rest
     version    of the compiler, first line
     device     as the driver calls it
-    limits     of the device; None where they are not known
+    limits     of the device, that candidates must keep; None: none
+    described  what the probe said of the device
     """
 
     target: str
@@ -120,6 +109,7 @@ class Accelerator:
     version: str = ""
     device: str = ""
     limits: Device | None = None
+    described: Device | None = field(default=None, repr=False)
 
     def environment(self) -> dict[str, str]:
         """The variables of the present environment that programs may see."""
@@ -158,10 +148,7 @@ def _environment(target: str) -> dict[str, str]:
 def with_limits(by: Accelerator) -> Accelerator:
     """With the limits of the device that a program will find; where it cannot be asked, of a usual one."""
     usual = H100 if by.target == "cuda" else GENERIC_OPENCL
-    return replace(by, limits=_described(by.target, devices.asked_number()) or usual)
-
-
-_described = cache(devices.this_device)
+    return replace(by, limits=by.described or usual)
 
 
 @cache
@@ -177,11 +164,12 @@ def _accelerator(
         target,
         _compile(target, compiler),
         _SUFFIX[target],
-        _cuda_libraries(compiler) if target == "cuda" else ("-lOpenCL",),
+        devices.cuda_libraries(compiler) if target == "cuda" else ("-lOpenCL", "-pthread"),
         _VARIABLES[target],
         _version_of(version.stdout),
     )
-    return replace(made, device=_device(made, dict(variables), kept))
+    described = _device(made, dict(variables), kept)
+    return replace(made, device=described.name, described=described)
 
 
 def stated(target: str, cc: tuple[str, ...], version: str, device: str, exact: bool = False) -> Accelerator:
@@ -192,7 +180,7 @@ def stated(target: str, cc: tuple[str, ...], version: str, device: str, exact: b
 
 
 def _compiler(target: str, cc: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(shlex.split(os.environ.get("CUDACXX", "nvcc"))) if target == "cuda" else cc
+    return devices.nvcc_command() if target == "cuda" else cc
 
 
 def _compile(target: str, compiler: tuple[str, ...]) -> tuple[str, ...]:
@@ -209,17 +197,8 @@ def _version_of(text: str) -> str:
     return next((line for line in lines if "release" in line), lines[0]).strip()
 
 
-def _cuda_libraries(compiler: tuple[str, ...]) -> tuple[str, ...]:
-    """The flags that the user's compiler needs to link what nvcc made."""
-    said = _run([*compiler, "--dryrun", "-x", "cu", os.devnull, "-o", os.devnull])
-    line = re.search(r"^#\$ LIBRARIES=(.*)$", said.stderr if said else "", re.MULTILINE)
-    if line is None:  # another program than nvcc
-        return ("-lstdc++", "-lm")
-    return (*shlex.split(line[1]), "-lcudart_static", "-lrt", "-lpthread", "-ldl", "-lstdc++", "-lm")
-
-
-def _device(made: Accelerator, variables: dict[str, str], kept: Path | None) -> str:
-    """What the device is called, by a program of our own.  Raises MDH805, MDH806."""
+def _device(made: Accelerator, variables: dict[str, str], kept: Path | None) -> Device:
+    """The device, by a program of our own.  Raises MDH805, MDH806."""
     with tempfile.TemporaryDirectory(prefix="mdh-lift-", dir=kept) as directory:
         if kept is None:
             program = _probe(made, Path(directory))
@@ -235,11 +214,13 @@ def _device(made: Accelerator, variables: dict[str, str], kept: Path | None) -> 
         raise refuse("MDH805", f"the compiler of OpenCL does not take MDH_OPENCL_OPTIONS=`{options[:80]}`",
                      notes=tuple(row for row in ran.stdout.splitlines() if row.strip())[:8],
                      help="correct the variable, or unset it")  # fmt: skip
-    if ran is None or ran.returncode != 0:
+    rows = devices.rows_in(ran.stdout) if ran is not None and ran.returncode == 0 else []
+    if not rows:
         reason = (ran.stdout if ran else "").strip() or "the driver gives no answer"
         raise refuse("MDH806", f"there is no device for {made.target}: {reason[:200]}",
                      help=_DRIVER[made.target])  # fmt: skip
-    return ran.stdout.strip()
+    of_row = devices.described_cuda if made.target == "cuda" else devices.described_opencl
+    return of_row(rows[0])
 
 
 def _probe(made: Accelerator, directory: Path) -> Path:

@@ -1,9 +1,10 @@
 """The GPUs of this machine as ``Device`` descriptions: what CUDA and OpenCL say of them.
 
 A driver may crash or wait for ever, so it is asked by a small program in a process of its own, with a time
-limit: a CUDA one where nvcc is installed (else ``nvidia-smi`` gives a name whose description is known), a
-C program for OpenCL.  Where a compiler, a driver or a device is missing, there is no device: nothing here
-raises.  Tests run the programs where they can (PoCL is an OpenCL device) and parse recorded answers.
+limit: a CUDA one where nvcc is installed, or what CUDACXX or NVCC names instead of it (else ``nvidia-smi``
+gives a name whose description is known), a C program for OpenCL.  Where a compiler, a driver or a device is
+missing, there is no device: nothing here raises.  Tests run the programs where they can (PoCL is an OpenCL
+device) and parse recorded answers.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -35,8 +38,10 @@ static void tell(const char *name, cudaDeviceAttr what) {
 int main(void) {
   int count = 0;
   cudaDeviceProp p;
-  if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) return 1;
-  if (cudaGetDeviceProperties(&p, 0) != cudaSuccess) return 1;
+  cudaError_t answer = cudaGetDeviceCount(&count);
+  if (answer == cudaSuccess && count == 0) return puts("there is none"), 1;
+  if (answer == cudaSuccess) answer = cudaGetDeviceProperties(&p, 0);
+  if (answer != cudaSuccess) return puts(cudaGetErrorString(answer)), 1;
   printf("{");
   tell("major", cudaDevAttrComputeCapabilityMajor);
   tell("minor", cudaDevAttrComputeCapabilityMinor);
@@ -55,10 +60,30 @@ int main(void) {
 }
 """
 
+OPENCL_TELL = r"""
+static void tell(cl_device_id device) {
+  char name[256] = "";
+  size_t threads = 0;
+  cl_ulong local = 0, memory = 0;
+  cl_uint units = 0;
+  clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name - 1, name, NULL);
+  clGetDeviceInfo(device, CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof threads, &threads, NULL);
+  clGetDeviceInfo(device, CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
+  clGetDeviceInfo(device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof memory, &memory, NULL);
+  clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
+  for (char *c = name; *c; c++)
+    if (*c == '"' || *c == '\\' || (unsigned char)*c < 32) *c = ' ';
+  printf("{\"name\": \"%s\", \"threads\": %zu, \"processors\": %u, ", name, threads, units);
+  printf("\"shared\": %llu, ", (unsigned long long)local);
+  printf("\"memory\": %llu}\n", (unsigned long long)memory);
+}
+"""
+
 OPENCL_PROGRAM = r"""
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <stdio.h>
+""" + OPENCL_TELL + r"""
 int main(void) {
   cl_platform_id platforms[16];
   cl_uint n = 0;
@@ -67,33 +92,34 @@ int main(void) {
     cl_device_id devices[16];
     cl_uint m = 0;
     if (clGetDeviceIDs(platforms[p], CL_DEVICE_TYPE_ALL, 16, devices, &m) != CL_SUCCESS) continue;
-    for (cl_uint d = 0; d < m && d < 16; d++) {
-      char name[256] = "";
-      size_t threads = 0;
-      cl_ulong local = 0, memory = 0;
-      cl_uint units = 0;
-      clGetDeviceInfo(devices[d], CL_DEVICE_NAME, sizeof name - 1, name, NULL);
-      clGetDeviceInfo(devices[d], CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof threads, &threads, NULL);
-      clGetDeviceInfo(devices[d], CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
-      clGetDeviceInfo(devices[d], CL_DEVICE_GLOBAL_MEM_SIZE, sizeof memory, &memory, NULL);
-      clGetDeviceInfo(devices[d], CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, NULL);
-      for (char *c = name; *c; c++)
-        if (*c == '"' || *c == '\\' || (unsigned char)*c < 32) *c = ' ';
-      printf("{\"name\": \"%s\", \"threads\": %zu, \"processors\": %u, ", name, threads, units);
-      printf("\"shared\": %llu, ", (unsigned long long)local);
-      printf("\"memory\": %llu}\n", (unsigned long long)memory);
-    }
+    for (cl_uint d = 0; d < m && d < 16; d++) tell(devices[d]);
   }
   return 0;
 }
 """
 
 
-def cuda_device(nvcc: str = "nvcc", smi: str = "nvidia-smi") -> Device | None:
+def nvcc_command() -> tuple[str, ...]:
+    """What compiles CUDA: the command that CUDACXX names (as CMake has it), or NVCC, else nvcc."""
+    return tuple(shlex.split(os.environ.get("CUDACXX") or os.environ.get("NVCC") or "nvcc"))
+
+
+def cuda_libraries(compiler: Sequence[str]) -> tuple[str, ...]:
+    """The flags that a C or C++ compiler needs to link what nvcc made."""
+    said = _ran([*compiler, "--dryrun", "-x", "cu", os.devnull, "-o", os.devnull], COMPILE_SECONDS)
+    line = re.search(r"^#\$ LIBRARIES=(.*)$", said.stderr if said else "", re.MULTILINE)
+    if line is None:  # another program than nvcc
+        return ("-lstdc++", "-lm")
+    return (*shlex.split(line[1]), "-lcudart_static", "-lrt", "-lpthread", "-ldl", "-lstdc++", "-lm")
+
+
+def cuda_device(nvcc: str = "", smi: str = "nvidia-smi") -> Device | None:
     """The first CUDA device; None where there is none or nothing can ask for it."""
-    rows = _answers(CUDA_PROGRAM, "query.cu", [nvcc], [])
-    if rows:
-        return described_cuda(rows[0])
+    compiler = [nvcc] if nvcc else nvcc_command()
+    if shutil.which(compiler[0]) is not None:
+        rows = _answers(CUDA_PROGRAM, "query.cu", compiler, ["g++"], cuda_libraries(compiler))
+        if rows:
+            return described_cuda(rows[0])
     said = _output([smi, "--query-gpu=name,memory.total,compute_cap", "--format=csv,noheader,nounits"])
     return described_by_name(said)
 
@@ -112,7 +138,8 @@ def nvidia_models(root: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
 
 def opencl_devices(compiler: str = "gcc") -> list[Device]:
     """All OpenCL devices, in the order in which ``MDH_OPENCL_DEVICE`` numbers them."""
-    return [described_opencl(row) for row in _answers(OPENCL_PROGRAM, "query.c", [compiler], ["-lOpenCL"])]
+    rows = _answers(OPENCL_PROGRAM, "query.c", [compiler], [compiler], ["-lOpenCL"])
+    return [described_opencl(row) for row in rows]
 
 
 def asked_number() -> int:
@@ -202,17 +229,23 @@ def device_named(name: str, target: str) -> Device | None:
 
 
 def _answers(
-    program: str, file: str, compiler: Sequence[str], link: Sequence[str]
+    program: str, file: str, compiler: Sequence[str], linker: Sequence[str], link: Sequence[str]
 ) -> list[dict[str, int | str]]:
     """Lines of JSON that a program prints; none where it does not compile, or fails."""
     if shutil.which(compiler[0]) is None:
         return []
     with tempfile.TemporaryDirectory(prefix="mdh-lift-") as directory:
-        source, made = Path(directory, file), Path(directory, "query")
+        source, thing, made = (Path(directory, name) for name in (file, "query.o", "query"))
         source.write_text(program)
-        if _run([*compiler, str(source), "-o", str(made), *link], COMPILE_SECONDS) is None:
+        if _run([*compiler, "-c", str(source), "-o", str(thing)], COMPILE_SECONDS) is None:
             return []
-        said = _output([str(made)])
+        if _run([*linker, str(thing), "-o", str(made), *link], COMPILE_SECONDS) is None:
+            return []
+        return rows_in(_output([str(made)]))
+
+
+def rows_in(said: str) -> list[dict[str, int | str]]:
+    """What a program answered, without what a driver printed."""
     found = []
     for line in said.splitlines():
         try:
@@ -228,14 +261,19 @@ def _output(words: Sequence[str]) -> str:
 
 def _run(words: Sequence[str], seconds: float) -> str | None:
     """The standard output; None where the command is not there, fails, or takes too long."""
+    done = _ran(words, seconds)
+    return done.stdout if done is not None and done.returncode == 0 else None
+
+
+def _ran(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str] | None:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             words, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL, errors="replace", text=True
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
 
 
-__all__ = ["asked_number", "cuda_device", "described_by_name", "described_cuda", "described_opencl",
-           "device_named", "opencl_devices", "this_device"]  # fmt: skip
+__all__ = ["asked_number", "cuda_device", "cuda_libraries", "described_by_name", "described_cuda",
+           "described_opencl", "device_named", "nvcc_command", "opencl_devices", "rows_in",
+           "this_device"]  # fmt: skip

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lowering.device import Device
+from tuning.devices import nvcc_command
 
 _ENTRY = re.compile(r"(?:Compiling entry function|Function properties for) '?([\w$.]+)'?")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
@@ -41,17 +42,18 @@ class Resources:
 
 
 def report(
-    path: Path, arch: str, nvcc: str = "nvcc", flags: tuple[str, ...] = ("-O3",), seconds: float = 120
+    path: Path, arch: str, nvcc: str = "", flags: tuple[str, ...] = ("-O3",), seconds: float = 120
 ) -> dict[str, Resources]:
     """Compile a file for ``arch`` ("sm_90") and say what its kernels need.
 
     Raises ``OSError`` where nvcc cannot be run, and ``ValueError`` with what it said where the file does not
     compile.
     """
-    if shutil.which(nvcc) is None:
-        raise FileNotFoundError(f"{nvcc} was not found")
+    compiler = [nvcc] if nvcc else nvcc_command()
+    if shutil.which(compiler[0]) is None:
+        raise FileNotFoundError(f"{compiler[0]} was not found")
     with tempfile.TemporaryDirectory(prefix="mdh-lift-") as directory:
-        words = [nvcc, *flags, f"-arch={arch}", "-Xptxas", "-v", "-cubin", str(path)]
+        words = [*compiler, *flags, f"-arch={arch}", "-Xptxas", "-v", "-cubin", str(path)]
         words += ["-o", str(Path(directory, "a.cubin"))]
         try:
             done = subprocess.run(words, capture_output=True, text=True, timeout=seconds)

@@ -23,7 +23,7 @@ from benchmarks.gpu.plan import Plan, Unusable, read
 from benchmarks.gpu.run import Run, Settings, as_json
 from benchmarks.gpu.table import table
 from lowering.device import DEVICES, H200, Device
-from tuning.devices import cuda_device
+from tuning.devices import cuda_device, nvcc_command
 
 MOST_BYTES = 64 << 20  # of a folder that is to be carried
 NO_DEVICE = 4
@@ -87,8 +87,8 @@ def main(words: Sequence[str] | None = None) -> int:
         return _stop(
             "no CUDA device was found: --prepare DIR here and --run DIR where there is one, or --dry-run"
         )
-    if device is not None and shutil.which("nvcc") is None:
-        return _stop("nvcc was not found")
+    if device is not None and shutil.which(nvcc_command()[0]) is None:
+        return _stop(f"{nvcc_command()[0]} was not found")
     settings = Settings(given.budget, given.deadline, chosen, given.peers_python, tell=_tell)
     with tempfile.TemporaryDirectory(prefix="mdh-lift-gpu-") as made:
         directory = Path(given.run) if given.run is not None else Path(made)

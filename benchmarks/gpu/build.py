@@ -21,6 +21,7 @@ from benchmarks.cases import CORPUS
 from benchmarks.gpu.plan import Planned
 from lowering.device import Device
 from tuning import cuda_on_cpu, ptxas
+from tuning.devices import nvcc_command
 from tuning.harness import driver_text
 
 HERE = Path(__file__).parent
@@ -85,7 +86,7 @@ class Toolchain:
 
     work: Path
     device: Device | None
-    nvcc: str = "nvcc"
+    nvcc: tuple[str, ...] = field(default_factory=nvcc_command)
     gcc: str = "gcc"
     resident: str = field(default_factory=lambda: (HERE / "resident.h").read_text())
 
@@ -106,7 +107,7 @@ class Toolchain:
             translated.write_text(cuda_on_cpu.translated(source.read_text()))
             run(cuda_on_cpu.command("g++", translated, program, "-w", *link), SECONDS)
         else:
-            words = [self.nvcc, "-O3", f"-arch={self.device.arch}", str(source), "-o", str(program), *link]
+            words = [*self.nvcc, "-O3", f"-arch={self.device.arch}", str(source), "-o", str(program), *link]
             run(words, SECONDS)
         return program
 
@@ -142,11 +143,11 @@ class Toolchain:
         flags = ["-O3", f"-arch={self.device.arch}"]
         if re.search(r"^ \* nvcc .*-fmad=false", text, re.MULTILINE):
             flags.append("-fmad=false")
-        _, said = run([self.nvcc, *flags, "-Xptxas", "-v", "-c", str(source), "-o", str(made)], SECONDS)
+        _, said = run([*self.nvcc, *flags, "-Xptxas", "-v", "-c", str(source), "-o", str(made)], SECONDS)
         reason = ptxas.why_not(ptxas.parsed(said, text), self.device)
         if reason is not None and number > 0:  # the default is told how it does in any case
             raise Failed(reason)
-        run([self.nvcc, flags[1], str(made), *objects, "-o", str(program), "-lm", "-ldl"], SECONDS)
+        run([*self.nvcc, flags[1], str(made), *objects, "-o", str(program), "-lm", "-ldl"], SECONDS)
         return program
 
     def _folder(self, case: Planned) -> Path:
