@@ -3,7 +3,8 @@
     plan -> subject -> (search) -> verify -> measure -> part, lock entry
 
 The verdict is about the user's own compile command plus ``-fopenmp``; without one, about
-``DEFAULT_FLAGS``.  Nothing becomes a ``SplicePart`` that was not compiled, run and compared here.
+``DEFAULT_FLAGS``.  Nothing becomes a ``SplicePart`` that was not compiled, run and compared here, in this run
+or, for `splice` and `--frozen`, in one that is recorded (``verified``).
 """
 
 from __future__ import annotations
