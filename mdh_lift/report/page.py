@@ -70,6 +70,7 @@ def html(report: Report) -> bytes:
         speedups=list(_speedups(report)),
         roofs=list(_roofs(report)),
         board=list(_board(report.board)),
+        states=[(s, _STATES[s]) for s in report.summary.states],
         refusals=[(r.code, r.title, r.count) for r in report.summary.refusals],
         notes=[_message(n) for n in report.notes],
     )
@@ -176,6 +177,16 @@ def _shortened(n: Nest, share: int) -> Nest:
 
 
 # --------------------------------------------------------------------------- rows
+
+
+_STATES = {
+    "spliced": "the result is in the file, and fresh",
+    "tuned": "the result is in the lock file, made from the source as it is",
+    "lifted": "it has an MDH expression, and no result yet",
+    "partial": "a part of it has an MDH expression",
+    "refused": "it has none",
+    "stale": "what is in the file was made from another source, or was edited",
+}
 
 
 def _speedups(report: Report) -> Iterator[tuple[str, ...]]:
@@ -353,6 +364,11 @@ def _ms(seconds: float | None) -> str:
     return "–" if seconds is None else three(seconds * 1e3)
 
 
+_WORDS = {
+    "cases": "runs that agreed with the original",
+    "kinds": "kinds of data (runs)",
+    "max_ulp": "largest difference, units in the last place",
+}
 _PROVENANCE = ("strategy", "budget", "seed", "source_hash", "text_hash")
 
 
@@ -362,7 +378,7 @@ def _result(r: Result) -> dict[str, Any]:
     provenance += sorted((block.get("versions") or {}).items())
     return {
         "result": r,
-        "verification": [(k.replace("_", " "), _value(v)) for k, v in r.verification.items()],
+        "verification": [(_WORDS.get(k, k.replace("_", " ")), _value(v)) for k, v in r.verification.items()],
         "provenance": [("fingerprint", r.fingerprint), *provenance, *_configuration(block)],
     }
 

@@ -56,7 +56,8 @@ SPEEDUP = _spec(
                 "x": {
                     "field": "speedup", "type": "quantitative",
                     "scale": {"type": "log", "base": 2, "nice": False},
-                    "axis": _axis("original / result, log scale", format="~r", tickCount=6),
+                    "axis": _axis("original / result, log scale", format="~r", tickCount=6, labelSeparation=6,
+                                  labelOverlap="greedy"),
                 },
                 "x2": {"datum": 1},
             },
@@ -86,7 +87,9 @@ _MS: Spec = {
 
 
 def _convergence(field: str, title: str) -> Spec:
-    x = {"field": field, "type": "quantitative", "axis": _axis(title, format="~s", grid=False)}
+    x: Spec = {"field": field, "type": "quantitative", "axis": _axis(title, format="~s", grid=False)}
+    if field == "number":
+        x["axis"]["tickMinStep"] = 1
     return _spec(
         height=200,
         layer=[
