@@ -113,6 +113,7 @@ def test_a_tree_is_ported_and_written(tree):
     assert accepted.operators == "(cc)" and accepted.verified == 24 and accepted.speedup.low > 3.9
     assert accepted.before.median == pytest.approx(0.008, rel=0.02)
     assert "9 nests: 7 accepted, 1 not faster, 1 refused; 8 verified" in result.stdout
+    assert "not accepted: 1 MDH201 (index is not affine), 1 MDH603 (" in result.stdout
     assert "| f0.c::a0::0 | (cc) | accepted | 24 runs |" in (tree / "s.md").read_text()
     after = contents(tree)
     changed = {str(p) for p in after if after[p] != before[p]}
