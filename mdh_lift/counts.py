@@ -26,36 +26,23 @@ from lowering.facts import facts
 from lowering.traffic import footprint, uses
 from mdh_core.counting import NotCountedError, Piece, count, number
 from mdh_core.expr import (
-    COMPARISONS,
-    LOGICAL,
     Affine,
-    Assign,
-    Binary,
     Call,
-    Cast,
-    Declare,
-    Expr,
     Function,
     If,
     Load,
-    Return,
-    ScalarType,
-    Select,
     Stmt,
-    Unary,
     While,
     as_affine,
-    children,
     stmt_exprs,
     walk,
 )
 from mdh_core.ir import Buffer, MdhProgram, Sequential, Store, keeps_if_empty
 from mdh_core.polytope import rows_of
 from mdh_lift import kernels
+from mdh_lift.operations import FLOATING, of_body, operations
 from mdh_lift.subject import fitting, repaired
 
-FLOATING = ("add", "multiply", "divide", "compare", "function")  # kinds of floating-point operations
-_KINDS = {"+": "add", "-": "add", "*": "multiply", "/": "divide", "%": "divide"}
 _CONDITION = "reads under a condition are counted as if all took place"
 _DATA = "indices that depend on data: at most so many cells"
 _BRANCH = "both sides of branches are counted"
@@ -222,55 +209,7 @@ def _formula(lifted: LiftedNest) -> str:
     return str(whole)
 
 
-# --------------------------------------------------------------------------- operations
-
-
-def operations(e: Expr, functions: Mapping[str, Function]) -> Counter[tuple[str, str]]:
-    """Operations of an expression by kind and type, those of called functions of the source included."""
-    found: Counter[tuple[str, str]] = Counter()
-    match e:
-        case Load():
-            return found  # what its index needs is no work of the nest
-        case Call(function=name, type=t):
-            if name in functions:
-                found += _of_body(functions[name].body, functions)
-            else:
-                found["function", _class(t)] += 1
-        case Binary(op=op, a=a):
-            if op in COMPARISONS:
-                found["compare", _class(a.type)] += 1
-            elif op not in LOGICAL:
-                found[_KINDS.get(op, "bitwise"), _class(a.type)] += 1
-        case Unary(op="-", type=t):
-            found["negate", _class(t)] += 1
-        case Select(type=t):
-            found["select", _class(t)] += 1
-        case Cast(a=a, type=t) if t != a.type:
-            found["convert", _class(t)] += 1
-        case _:
-            pass
-    for child in children(e):
-        found += operations(child, functions)
-    return found
-
-
-def _class(t: object) -> str:
-    return "float" if isinstance(t, ScalarType) and t.is_float else "int"
-
-
-def _of_body(body: Sequence[Stmt], functions: Mapping[str, Function]) -> Counter[tuple[str, str]]:
-    found: Counter[tuple[str, str]] = Counter()
-    for s in body:
-        match s:
-            case Declare(value=value):
-                found += operations(value, functions) if value is not None else Counter()
-            case Assign(value=value) | Return(value=value):
-                found += operations(value, functions)
-            case If(cond=cond, then=then, other=other):
-                found += operations(cond, functions) + _of_body(then, functions) + _of_body(other, functions)
-            case While(cond=cond, body=inner):
-                found += operations(cond, functions) + _of_body(inner, functions)
-    return found
+# --------------------------------------------------------------------------- counting
 
 
 def _statements(body: Sequence[Stmt], functions: Mapping[str, Function]) -> Iterator[Stmt]:
@@ -285,9 +224,6 @@ def _statements(body: Sequence[Stmt], functions: Mapping[str, Function]) -> Iter
             for n in walk(e):
                 if isinstance(n, Call) and n.function in functions:
                     yield from _statements(functions[n.function].body, functions)
-
-
-# --------------------------------------------------------------------------- counting
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +272,7 @@ class _Work:
         points = self._number(domain, names, p)
         self.iterations += points
         scalar = p.hom.scalar
-        per_point = _of_body(scalar.body, functions)
+        per_point = of_body(scalar.body, functions)
         for e in scalar.results:
             per_point += operations(e, functions)
         self._add(per_point, points)

@@ -3,7 +3,8 @@
     for (i < N) for (k < 100) s += a[i][k] * x[k];     N = 1000: 10^5 iterations, 2 * 10^5 operations
 
 Sizes are constants, values of a ``sizes`` clause, or an assumption, which the estimate names.  A loop whose
-bounds depend on an outer iterator is taken at the middle of that one.  For ranking only: caches do not count.
+bounds depend on an outer iterator is taken at the middle of that one.  Operations are those of the module
+``operations``, as in exact counts; an assignment without any is one.  For ranking only: caches do not count.
 """
 
 from __future__ import annotations
@@ -16,20 +17,19 @@ from lifter.loop_nest import Loop, LoopNest, NestStmt
 from mdh_core.expr import (
     Assign,
     Binary,
-    Call,
     Cast,
     Const,
     Declare,
     Expr,
+    Function,
     If,
-    Load,
     Return,
     Unary,
     Var,
     While,
-    children,
 )
 from mdh_lift.c_value import NotAnInteger, names_in, value
+from mdh_lift.operations import operations
 
 ASSUMED = 1000  # of a size that nobody states
 _MOST = 1e300
@@ -50,7 +50,7 @@ class Estimate:
 def estimated(nest: LoopNest, assumed: int = ASSUMED) -> Estimate:
     """Of a nest as it was read, at the first of its ``sizes`` clauses."""
     stated = dict(nest.directive.sizes[0]) if nest.directive.sizes else {}
-    count = _Count(assumed, stated)
+    count = _Count(assumed, stated, {f.name: f for f in nest.functions})
     env: dict[str, float] = {}
     for p in nest.params:
         if p.value and p.value != p.name:
@@ -71,6 +71,7 @@ def estimated_by_look(depth: int, operators: int, assumed: int = ASSUMED) -> Est
 class _Count:
     assumed: int
     stated: Mapping[str, int]
+    functions: Mapping[str, Function]
     used: set[str] = field(default_factory=set)
 
     def unknown(self, name: str) -> float:
@@ -109,20 +110,23 @@ class _Count:
                     n = runs * self.unknown("?")
                     inner = self.body(inside, env, n)
                     iterations += inner[0] or n
-                    operations += inner[1] + n * _operations(cond)
+                    operations += inner[1] + n * self.cost(cond)
                 case If(cond=cond, then=then, other=other):
                     for branch in (then, other):
                         inner = self.body(branch, env, runs)
                         iterations += inner[0]
                         operations += inner[1]
-                    operations += runs * _operations(cond)
+                    operations += runs * self.cost(cond)
                 case Assign(value=e):
-                    operations += runs * max(1, _operations(e))
+                    operations += runs * max(1, self.cost(e))
                 case Declare(value=e) if e is not None:
-                    operations += runs * _operations(e)
+                    operations += runs * self.cost(e)
                 case _:
                     pass
         return min(iterations, _MOST), min(operations, _MOST)
+
+    def cost(self, e: Expr) -> int:
+        return sum(operations(e, self.functions).values())
 
     def number(self, e: Expr, env: Mapping[str, float]) -> float:
         """The value of a bound; NaN where it depends on data."""
@@ -145,11 +149,3 @@ class _Count:
 
 
 _ARITHMETIC = frozenset("+-*/%")
-
-
-def _operations(e: Expr) -> int:
-    """Operators and calls in an expression, without those that compute indices."""
-    if isinstance(e, Load):
-        return 0
-    own = isinstance(e, Binary | Unary | Call)
-    return own + sum(_operations(c) for c in children(e))

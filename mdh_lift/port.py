@@ -32,7 +32,7 @@ from mdh_lift.files import Change, is_python, write_atomic
 from mdh_lift.findings import Finding
 from mdh_lift.pipeline import short_name
 from mdh_lift.port_journal import BusyError, Journal, records_of
-from mdh_lift.port_worker import Job, change_of, data_of, digest, look, make
+from mdh_lift.port_worker import Job, change_of, data_of, diagnostic_of, digest, look, make
 from mdh_lift.scoreboard import Entry, File, Program, Scoreboard, ScoreboardError
 from mdh_lift.session import Session
 from mdh_lift.version import VERSION
@@ -240,6 +240,7 @@ class _Run:
         default_factory=dict
     )  # (file, text) -> by nest
     written: dict[tuple[str, str], Message] = field(default_factory=dict)  # (file, new text)
+    left: dict[tuple[str, str], Diagnostic] = field(default_factory=dict)  # (file, nest) that was not written
     reused: int = 0
     total: int = 0
     told: int = 0
@@ -352,7 +353,21 @@ class _Run:
             f.nests[message["name"]] = record
             self._tell(f, record)
         else:
+            self._leave(f, message)
             self._change(f, [change_of(c) for c in message["changes"]])
+
+    def _leave(self, f: _FileState, message: Message) -> None:
+        """Nests that were to be written and must not be: their rows, the journal and the user are told."""
+        for told in message["left"]:
+            reason = {"result": "refused", "code": told["code"], "reason": told["message"]}
+            record = f.nests[told["name"]] | reason
+            self.journal.add(record)
+            f.nests[told["name"]] = record
+            self._say(f"{f.name}::{told['name']}  left as it is {told['code']}")
+            event = {"event": "left", "file": f.name, "name": told["name"]}
+            self._event(event | {"code": told["code"], "reason": told["message"]})
+        self.left |= {(f.name, told["name"]): diagnostic_of(told, f.path) for told in message["left"]}
+        self.session.findings += [Finding(diagnostic_of(told, f.path)) for told in message["told"]]
 
     def _change(self, f: _FileState, changes: Sequence[Change]) -> None:
         f.after = {c.path: c.new for c in changes}
@@ -383,7 +398,8 @@ class _Run:
             self._event({"event": "written", "file": c.path})
 
     def _lock(self, f: _FileState) -> None:
-        entries = [_lock_entry(e) for n in f.nests.values() for e in n.get("entries", ())]
+        kept = [n for name, n in f.nests.items() if (f.name, name) not in self.left]
+        entries = [_lock_entry(e) for n in kept for e in n.get("entries", ())]
         if entries and not f.options.locked:
             self.session.attempt(f.path, partial(pipeline.write_lock, f.options.lock_path, entries))
 
@@ -484,6 +500,9 @@ def _findings(run: _Run, board: Scoreboard, former: Scoreboard | None) -> Iterat
             grave = told.exit_status >= 3 and code != "MDH604"  # noise is a result, too
             if grave and (told.exit_status == 3 or before.get(e.name) != code):
                 yield Finding(told)
+    for (file_name, name), left in run.left.items():
+        if before.get(f"{file_name}::{name}") != left.code:
+            yield Finding(left)
     for x in board.files:
         if x.code:
             told = Diagnostic(x.code, x.reason, by_name[x.name].path)

@@ -142,7 +142,14 @@ def make(job: Job, send: Send) -> None:
                 message, made[name] = _made(report, nest, options)
                 send(message)
         found = [made.get(short_name(n.name)) for n in report.nests]
-        send(_change(report, job, options, [i for i in found if i is not None]))
+        kept = [i for i in found if i is not None]
+        try:
+            send(_change(report, job, options, kept))
+        except Refusal as refusal:  # of a file beside it: the results stand, nothing is written
+            if not kept:
+                raise
+            told = [Finding(refusal.diagnostic, nest=i.name) for i in kept]
+            send({"kind": "change", "changes": [], "left": [_finding(f) for f in told], "told": []})
     except Refusal as refusal:
         send({"kind": "file", "code": refusal.diagnostic.code, "reason": refusal.diagnostic.message})
     except Exception as error:
@@ -225,20 +232,34 @@ def _improvement_of(job: Job, message: Message) -> Improvement | None:
 
 
 def _change(report: FileReport, job: Job, options: Options, made: Sequence[Improvement]) -> Message:
-    """All changes of files, base64; nothing where nothing changes."""
+    """All changes of files, base64; nothing where nothing changes.
+
+    ``left``: nests that must stay as they are because of others, with the reason; ``told``: what is wrong
+    with these others.
+    """
     quiet = Session(quiet=True)
+    wanted = {i.name for i in made if i.part is not None or i.apart}
     made = verbs.with_neighbours(quiet, report, options, list(made))
+    left = wanted - {i.name for i in made}
+    of_left = [f for f in quiet.findings if f.diagnostic.code == "MDH516"]
+    reasons = [replace(f, nest=n) for n in sorted(left) for f in of_left if _names(f, n)]
     change = Change(job.path, job.data, job.data)
     if any(i.part is not None for i in made):
         change = verbs.spliced(report, made, options.force)
     changes = replace(change, old=job.old).all
     return {
         "kind": "change",
-        "names": [short_name(i.name) for i in made],
         "changes": [
             {"path": c.path, "old": _text_or_none(c.old), "new": _text_or_none(c.new)} for c in changes
         ],
+        "left": [_finding(f) for f in reasons],
+        "told": [_finding(f) for f in quiet.findings if f not in of_left and left],
     }
+
+
+def _names(finding: Finding, nest: str) -> bool:
+    """Is it the nest of this name that a finding is about?"""
+    return f"`{short_name(nest)}`" in finding.diagnostic.message
 
 
 # --------------------------------------------------------------------------- plain values
@@ -253,6 +274,22 @@ def _turns(job: Job) -> Turns:
 def _crashed(error: Exception) -> str:
     headline = f"{type(error).__name__}: {error}".splitlines()[0]
     return f"{headline}; crash report: {write_crash_report(error)}"
+
+
+def _finding(found: Finding) -> Message:
+    d = found.diagnostic
+    return {
+        "name": short_name(found.nest) if found.nest else "", "code": d.code, "message": d.message,
+        "file": found.file, "line": found.start[0], "notes": list(d.notes), "help": d.help,
+    }  # fmt: skip
+
+
+def diagnostic_of(message: Mapping[str, Any], file: str) -> Diagnostic:
+    """What ``_finding`` made a message of; ``file``: where it names none."""
+    return Diagnostic(
+        message["code"], message["message"], message["file"] or file, line=message["line"],
+        notes=tuple(message["notes"]), help=message["help"],
+    )  # fmt: skip
 
 
 def _text(data: bytes) -> str:

@@ -18,6 +18,8 @@ from typing import Any
 
 import msgspec
 
+from mdh_core.diagnostics import CODES
+
 SCHEMA_VERSION = 1
 RESULTS = ("accepted", "not faster", "refused", "failed", "left out")
 _OF_SPEED = ("MDH603", "MDH604")  # a row's own figures say it
@@ -293,7 +295,8 @@ def _ending(board: Scoreboard) -> list[str]:
         counts[0] += f" ({t.partial} of them partly)"
     out = [f"{t.files} files, {t.nests} nests: {', '.join(counts) or 'none'}; {t.verified} verified"]
     if t.codes:
-        out.append("not accepted: " + ", ".join(f"{n} {code}" for code, n in t.codes.items()))
+        titles = {code: f" ({CODES[code].title})" if code in CODES else "" for code in t.codes}
+        out.append("not accepted: " + ", ".join(f"{n} {code}{titles[code]}" for code, n in t.codes.items()))
     if t.mean is not None:
         out.append(f"geometric mean of the speedups of accepted nests: {_ratio(t.mean)}")
     if t.programs:

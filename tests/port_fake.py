@@ -41,7 +41,8 @@ class Improvement:
 def fake(
     log: str, behaviour: Mapping[str, str] | None = None, seconds: float = 0.0, factor: float = 1.0
 ) -> Callable[..., Improvement]:
-    """``improve`` for functions that behave: fast, slow, crash, hang, broken (does not compile), bug, wrong."""
+    """``improve`` for functions that behave: fast, slow, crash, hang, broken (does not compile), bug, wrong,
+    apart (fast, with a file beside the source)."""
 
     def improve(report, nest, options, stage, tell):
         short = pipeline.short_name(nest.name)
@@ -69,6 +70,7 @@ def fake(
         return Improvement(
             nest.name, "md_hom(...)", verification=SimpleNamespace(cases=24), findings=found, measurement=taken,
             part=None if code else part, entries=() if code else (entry,),
+            apart=(object(),) if how == "apart" else (),
         )  # fmt: skip
 
     return improve

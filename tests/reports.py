@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 from lowering.machine import this_machine
@@ -71,8 +72,11 @@ def write_tree(root: Path) -> None:
     (root / "board.json").write_text(json.dumps({"schema_version": 1, "nests": nests}))
 
 
-def tuned(root: Path, file: str, ratio: float = 2.5) -> None:
-    """As if the first nest of a file had been tuned: an entry of the lock file and a search in the database."""
+def tuned(root: Path, file: str, ratio: float = 2.5, evaluations: int = 6) -> None:
+    """As if the first nest of a file had been tuned: an entry of the lock file and a search in the database.
+
+    From 7 evaluations on they vary all parameters at random, and one that the times follow.
+    """
     report = check_file(str(root / file))
     nest = report.nests[0]
     from mdh_core.source import SourceFile
@@ -107,10 +111,18 @@ def tuned(root: Path, file: str, ratio: float = 2.5) -> None:
             ("wrong_result", 0),
             ("ok", 2.0),
         ]
-        for k, (outcome, ms) in enumerate(outcomes):
+        rng = random.Random(file)
+        for k in range(evaluations):
+            outcome, ms = outcomes[k % len(outcomes)]
+            tried, times = {**point, "try": k}, (ms / 1e6,) * 3
+            if evaluations > len(outcomes):
+                space = kernels.plan(nest.lifted).space.parameters
+                tried |= {name: rng.choice(values) for name, values in space} | {"quick": k // 2 % 2}
+                scale = (1 + 3 * tried["quick"]) * rng.uniform(1e-6, 2e-6)
+                times = tuple(scale * rng.uniform(1, 1.02) for _ in range(7))
             step = Step(
-                0, 0.5 * k, SEARCH, canonical({**point, "try": k}), outcome, "" if ms else f"reason {k} <b>",
-                (ms / 1e6,) * 3 if ms else (), f"text{k}",
+                0, 0.5 * k, SEARCH, canonical(tried), outcome, "" if ms else f"reason {k} <b>",
+                times if ms else (), f"text{k}",
             )  # fmt: skip
             store.step(search, step)
         store.finish(search, original=(10e-6, 11e-6), stopped="the budget is spent", winner=canonical(point))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 
@@ -36,6 +37,20 @@ def test_what_is_kept_comes_back():
     save(other)
     assert load() == {ONE.machine: ONE, other.machine: other}
     assert (ONE.bandwidth(), ONE.bandwidth("L1"), ONE.peak(), ONE.peak("double")) == (4e10, 4e11, 2e11, 1e11)
+
+
+def test_a_failed_write_leaves_what_was_measured(monkeypatch):
+    save(ONE)
+    before = ceilings.stored_at().read_bytes()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)  # what only a write that is made sure of asks for
+    with pytest.raises(CeilingsError, match="No space left"):
+        save(Ceilings("linux-aarch64-neoverse-4of4t-99999999", ONE.levels, ONE.peaks))
+    directory = ceilings.stored_at().parent
+    assert ceilings.stored_at().read_bytes() == before and [p.name for p in directory.iterdir()] == ["ceilings.json"]
 
 
 def test_other_flags_are_no_other_machine():

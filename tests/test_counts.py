@@ -15,6 +15,7 @@ from mdh_core.counting import NotCountedError, count, number, total
 from mdh_core.expr import Affine
 from mdh_core.interpreter import BufferValue
 from mdh_lift.counts import counts, usual_counts
+from mdh_lift.estimate import estimated
 from tests.lifting import lifted
 
 
@@ -197,3 +198,26 @@ def test_sizes_of_the_directive_are_counted():
     assert sizes == {"n": 6, "m": 5, "p": 4} and found.iterations == 120
     assert usual_counts(lifted(text), {"p": 1})[1].iterations == 30
     assert found.as_json()["buffers"][0]["moved"] == 4 * 24
+
+
+@pytest.mark.parametrize(
+    ("statement", "each"),
+    [
+        ("y[i] = 2 * x[i] + 1", {("multiply", "float"): 1, ("add", "float"): 1}),
+        ("y[i] = x[i] > 0 && x[i] < 1 ? x[i] : -x[i]",
+         {("compare", "float"): 2, ("select", "float"): 1, ("negate", "float"): 1}),
+        ("y[i] = sqrtf(x[i + 2 * 3])", {("function", "float"): 1}),
+        ("y[i] = twice(x[i]) / 3", {("multiply", "float"): 1, ("divide", "float"): 1}),
+        ("y[i] = (double) x[i] * 3.0", {("convert", "float"): 2, ("multiply", "float"): 1}),
+    ],
+)  # fmt: skip
+def test_exact_counts_and_estimates_agree_on_what_an_operation_is(statement, each):
+    text = f"""#include <math.h>
+static inline float twice(float v) {{ return 2 * v; }}
+void f(float *restrict x, float *restrict y) {{
+#pragma mdh
+for (int i = 0; i < 50; i++) {statement}; }}"""
+    nest = lifted(text)
+    found = counts(nest, {})
+    assert {(kind, of): n for kind, of, n in found.operations} == {key: 50 * n for key, n in each.items()}
+    assert estimated(nest.nest).operations == sum(n for *_, n in found.operations)

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
 
-from mdh_lift import scoreboard, several, workers
+from mdh_core.diagnostics import Diagnostic
+from mdh_lift import beside, scoreboard, several, verbs, workers
 from mdh_lift.cli import cli
+from mdh_lift.findings import Finding
 from mdh_lift.port_journal import BusyError, Journal
 from mdh_lift.scoreboard import Entry, File, Interval, Program, Scoreboard
 from tests.port_fake import fake
@@ -109,6 +113,7 @@ def test_a_tree_is_ported_and_written(tree):
     assert accepted.operators == "(cc)" and accepted.verified == 24 and accepted.speedup.low > 3.9
     assert accepted.before.median == pytest.approx(0.008, rel=0.02)
     assert "9 nests: 7 accepted, 1 not faster, 1 refused; 8 verified" in result.stdout
+    assert "not accepted: 1 MDH201 (index is not affine), 1 MDH603 (" in result.stdout
     assert "| f0.c::a0::0 | (cc) | accepted | 24 runs |" in (tree / "s.md").read_text()
     after = contents(tree)
     changed = {str(p) for p in after if after[p] != before[p]}
@@ -184,6 +189,45 @@ def test_one_bad_file_never_stops_the_rest(tree):
     assert "SIGKILL" in next(f.reason for f in board.files if f.name == "f0.c")
     assert result.exit_code == 101 and "MDH701" in result.stderr and "Traceback" not in result.stderr
     assert (tree / "src" / "f1.c").read_text().count("mdh-lift begin a1::0") == 2
+
+
+def _kept(tree, result, code, before):
+    """The row, standard error and the tree say that ``a0`` was left as it was."""
+    assert result.exit_code == 1 and contents(tree) == before, result.stderr
+    rows = {e.name: e for e in scoreboard.read(tree / "s.json").nests}
+    left = rows["f0.c::a0::0"]
+    assert (left.result, left.code) == ("refused", code) and left.speedup is not None
+    assert f"left as it is {code}" in result.stderr and f"[{code}]" in result.stderr
+    assert f"f0.c::a0::0  {code}" in re.sub(" +", "  ", result.stdout)
+    lock = tree / "mdh-lift.lock"
+    assert not lock.exists() or "a0" not in lock.read_text()
+
+
+def test_a_nest_whose_generated_file_was_edited_is_told_and_left(tree, monkeypatch):
+    """An edit of a generated file beside the source: the nest is in no file, so it is not accepted either."""
+    (tree / "src" / "f0_openmp_mdh.mk").write_bytes(
+        beside._signed("f0_openmp_mdh.mk", "f0.c", "all:").replace(b"all", b"mine")
+    )
+    before = contents(tree)
+    texts = SimpleNamespace(name="f0_openmp_mdh", text="", header="", make="all:")
+    monkeypatch.setattr(verbs, "spliced", lambda report, *_: beside.files(report.source.path, texts, "openmp"))
+    result = port(tree, "src", "-w", "--select", "f0.c::a0", "--summary", "s.json", behaviour={"a0": "apart"})
+    _kept(tree, result, "MDH502", before)
+    assert "generated file `f0_openmp_mdh.mk` was edited" in result.stderr and "--force" in result.stderr
+    again = port(tree, "src", "-w", "--select", "f0.c::a0", "--summary", "s.json", behaviour={"a0": "apart"})
+    _kept(tree, again, "MDH502", before)  # it does not count as done
+
+
+def test_a_nest_left_because_of_its_neighbour_is_told(tree, monkeypatch):
+    """``b0`` is in the generated file that ``a0`` goes to, and cannot be made again."""
+    before = contents(tree)
+    why = Finding(Diagnostic("MDH603", "the neighbour has a reason"))
+    monkeypatch.setattr(beside, "included", lambda regions: {"f0_openmp_mdh": "openmp"})
+    monkeypatch.setattr(verbs, "_improved", lambda session, *_: session.findings.append(why))
+    arguments = ("src", "-w", "--select", "f0.c::a0", "--summary", "s.json")
+    result = port(tree, *arguments, behaviour={"a0": "apart"})
+    _kept(tree, result, "MDH516", before)
+    assert "`b0::0` cannot be made again" in result.stderr and "the neighbour has a reason" in result.stderr
 
 
 def test_a_wrong_result_is_3(tree):

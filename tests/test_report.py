@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import hashlib
 import itertools
 import json
 import math
 import os
+import random
 import re
 import shutil
 import threading
@@ -21,11 +20,14 @@ import pytest
 from click.testing import CliRunner
 
 from mdh_lift.cli import cli
-from mdh_lift.report import data, plots
+from mdh_lift.report import data, packing, plots
 from mdh_lift.report.data import Ratio, geometric_mean
 from mdh_lift.report.serve import server
 from tests.reports import GATHER, MATVEC, database, tuned, write_ceilings, write_tree
+from tuning import exports
+from tuning.store import Store
 
+CORPUS = Path(__file__).parent.parent / "corpus"
 VENDOR = Path(data.__file__).parent / "vendor"
 
 
@@ -53,7 +55,7 @@ def run(*words):
 
 def unpacked(text, name):
     """Data of a page."""
-    return json.loads(gzip.decompress(base64.b64decode(re.search(f'id="{name}">([^<]*)', text)[1])))
+    return packing.unpacked(re.search(rf'<script type=[^>]* id="?{name}"?>([^<]*)', text)[1])
 
 
 def content(*words):
@@ -226,7 +228,7 @@ def test_hostile_names_and_texts_are_text(tree, form):
         assert not re.search(r"^[^`]*(?<!\\)<(img|script|svg)", text.split("```")[0], re.MULTILINE)
         return
     page = Page(text)
-    assert len(page.attributes("script")) == 6  # plots, data, three libraries, ours
+    assert len(page.attributes("script")) == 7  # plots, data, T4, three libraries, ours
     assert not page.attributes("img")
     assert all(a.get("role") == "img" or a.get("aria-hidden") for a in page.attributes("svg"))
     assert any("<script>alert(1)</script>" in t for t in page.texts)
@@ -264,8 +266,84 @@ def test_a_page_of_many_nests_is_small(tree, monkeypatch):
         tuned(tree, f"f{k}.c")
     text = run(".").stdout
     assert text.count("more lines; <code>mdh-lift emit</code>") == 4
-    extra = len(text) - sum(len(x) for x in re.findall(r'octet-stream"[^>]*>([^<]*)', text))
+    extra = len(text) - sum(len(x) for x in re.findall(r"octet-stream[^>]*>([^<]*)", text))
     assert extra < 100 * 1024  # without libraries and data
+
+
+_GOAL = 1_500_000  # bytes of a page with 100 nests
+_NESTS = ("gemm", "conv2d", "jacobi2d_time", "cholesky", "atax", "argmin", "correlation", "ccsdt_abcdef_gdab_efgc")
+
+
+def test_bytes_per_nest(tmp_path, monkeypatch):
+    """Kernels of the corpus, simple and intricate, each with a search of 30 evaluations and its result."""
+    monkeypatch.setenv("MDH_LIFT_STORE", str(tmp_path / "user" / "tuning.sqlite"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("mdh_lift.report.page._INLINE", 0)  # as those behind the first nests of a large page
+    write_ceilings()
+    for name in _NESTS:
+        shutil.copy(CORPUS / f"{name}.c", tmp_path)
+        tuned(tmp_path, f"{name}.c", evaluations=30)
+    half = [f"{name}.c" for name in _NESTS[::2]]
+    few, many = (run(*names).stdout for names in (half, "."))
+    assert few.count("<details class=nest") == 4 and many.count("<details class=nest") == 8
+    each = (len(many.encode()) - len(few.encode())) / 4
+    whole = len(many.encode()) + 92 * each
+    assert whole < _GOAL, f"{each:.0f} bytes per nest, {whole:.0f} of 100"
+
+
+def test_what_is_packed_comes_back():
+    random_ = random.Random(3)
+
+    def value(depth):
+        kind = random_.randrange(6 if depth else 3)
+        if kind < 3:
+            return [random_.randrange(99), None, "a<b,%"][kind]
+        if kind == 3:
+            return {random_.choice("ab%="): value(depth - 1) for _ in range(random_.randrange(3))}
+        if kind == 4:
+            return [value(depth - 1) for _ in range(random_.randrange(4))]
+        keys = random_.sample(["a", "b", "%", "="], random_.randrange(3))
+        return [{k: value(depth - 1) for k in keys} for _ in range(3)]
+
+    for _ in range(500):
+        found = value(4)
+        text = packing.packed(found)
+        assert packing.unpacked(text) == found and "<" not in text and json.loads(json.dumps(found)) == found
+    table = [{"number": k, "outcome": "ok"} for k in range(500)]
+    assert len(json.dumps(packing.columns(table))) < len(json.dumps(table)) / 3
+
+
+def test_a_large_page_reads_without_scripts_too(tree, monkeypatch):
+    """What is compressed has a short form: source, expression, dependences in words, what is wrong."""
+    whole = run(".").stdout
+    assert "compressed and needs scripts" not in whole
+    monkeypatch.setattr("mdh_lift.report.page._INLINE", 0)
+    text = run(".").stdout
+    short = " ".join(Page(text).texts)
+    assert text.count("compressed and needs scripts") == 3 and "<math" not in text
+    assert "y[i * i] = x[i];" in short and "MDH201" in short and "md_hom[i: n, k: m]" in short
+    bodies = unpacked(text, "bodies")
+    assert len(bodies) == 3 and all(body.strip() in whole for body in bodies)
+
+
+def test_importance_and_t4(tree):
+    tuned(tree, "matvec.c", evaluations=30)
+    (found,) = (n for n in content("matvec.c")["nests"])
+    shares = {x["parameter"]: x["share"] for x in found["searches"][0]["importance"]["shares"]}
+    assert shares["try"] is None and shares["quick"] > 0.5  # one value each; what the times were made of
+    text = run("matvec.c").stdout
+    assert "<th scope=row>quick<td class=n>2<td class=n>" in text and "<th scope=row>try<td class=n>" in text
+    assert f"From {found['searches'][0]['importance']['evaluations']} configurations with a time." in text
+    t4 = unpacked(text, "t4")
+    with Store(tree / database()) as store:
+        (record,) = (r for r in store.searches("matvec.c::matvec::0") if len(r.steps) == 30)
+        whole = json.loads(exports.t4([record]))
+    assert len(t4["results"]) == len(whole["results"]) == 30
+    for short, full in zip(t4["results"], whole["results"], strict=True):
+        runs = full["times"]["runtimes"]
+        assert short["configuration"] == full["configuration"] and short["invalidity"] == full["invalidity"]
+        assert short["times"]["runtimes"] == pytest.approx(runs, rel=1e-4)
+    assert {r["invalidity"] for r in t4["results"]} >= {"correct", "compile", "correctness"}
 
 
 def test_a_failure_leaves_what_stands_there(tree, monkeypatch):
@@ -290,7 +368,7 @@ def test_plots_have_rows_and_names(tree):
     shown = unpacked(text, "plots")
     ids = {p["id"]: p for p in shown["plots"]}
     assert {"plot-speedup", "plot-roofline"} <= ids.keys()
-    assert all(f'id="{name}"' in text and p["rows"] and p["label"] for name, p in ids.items())
+    assert all(f"id={name}>" in text and (p.get("rows") or ids[p["same"]]["rows"]) and p["label"] for name, p in ids.items())
     (bar,) = ids["plot-speedup"]["rows"]
     assert bar == {"nest": "matvec.c::matvec", "speedup": 2.5, "low": 2.4, "high": 2.6, "label": "2.5×"}
     roofs = shown["shared"]["roofline"]

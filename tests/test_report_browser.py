@@ -8,13 +8,17 @@ from __future__ import annotations
 import json
 import shutil
 
+import jsonschema
 import pytest
 from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
 
 from mdh_lift.cli import cli
-from tests.reports import write_ceilings, write_tree
+from tests.reports import database, write_ceilings, write_tree
+from tests.test_exports import schema_of
 from tests.test_report import unpacked
+from tuning import exports
+from tuning.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +177,71 @@ def test_the_page_prints(browser, page_file):
 
 def test_the_page_is_small(page_file):
     assert page_file.stat().st_size < 600_000
+
+
+def test_searches_are_saved_as_t4(browser, page_file):
+    """The same as ``db export --as t4``, but for digits."""
+    with Opened(browser, page_file, accept_downloads=True) as opened:
+        with opened.page.expect_download(timeout=60_000) as waiting:
+            opened.page.get_by_role("button", name="Save the searches as T4").click()
+        assert waiting.value.suggested_filename == "mdh-lift-t4.json"
+        saved = json.loads(waiting.value.path().read_text())
+        assert opened.said == [] and opened.asked == [page_file.as_uri()]
+    assert saved == unpacked(page_file.read_text(), "t4")  # one half in the page, one here
+    with Store(page_file.parent / database()) as store:
+        whole = json.loads(exports.t4(store.searches("matvec.c::matvec::0")))
+    assert saved["metadata"] == whole["metadata"] and len(saved["results"]) == len(whole["results"]) == 6
+    jsonschema.validate(saved["metadata"], schema_of("metadata"))
+    jsonschema.validate({"schema_version": saved["schema_version"], "results": saved["results"]}, schema_of("results"))
+    states = [r["invalidity"] for r in saved["results"]]
+    assert states.count("correct") == 4 and {"compile", "correctness"} < set(states)
+
+
+def test_importance_is_shown(browser, page_file):
+    """Six evaluations are too few to say anything, which the page says; shares are in test_report.py."""
+    with Opened(browser, page_file) as opened:
+        opened.ask("() => document.querySelectorAll('details').forEach(d => { d.open = true; })")
+        table = opened.page.get_by_role("region", name="Importance of parameters").first
+        assert table.get_by_role("row").filter(has_text="try").inner_text().split() == ["try", "4", "–"]
+        assert opened.page.get_by_text("From 4 configurations with a time.").is_visible()
+
+
+def test_what_is_compressed_is_there(browser, page_file, tmp_path):
+    """A page whose nests are all compressed makes the same document, block of the lock file and lines included."""
+    made = []
+    for limit in (10**9, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(page_file.parent)
+            patch.setattr("mdh_lift.report.page._INLINE", limit)
+            patch.setattr("mdh_lift.report.page._RESULTS", 0)
+            file = tmp_path / f"{limit}.html"
+            assert CliRunner().invoke(cli, ["report", "matvec.c", "heat.c", "-o", str(file)]).exit_code == 0
+        with Opened(browser, file, viewport={"width": 1280, "height": 800}) as opened:
+            opened.ask("() => document.querySelectorAll('details').forEach(d => { d.open = true; })")
+            opened.page.get_by_role("button", name="Show them here").click()
+            opened.page.wait_for_function("() => document.querySelector('pre.block').textContent.includes('source_hash')")
+            made.append(opened.ask("() => document.querySelector('main').innerText"))
+            assert opened.said == []
+    assert made[0] == made[1] and "static int" in made[0] and '"strategy": "auto"' in made[0]
+
+
+def test_leaving_out_what_parsers_supply_changes_nothing(browser, page_file):
+    """Elements, attributes and text of a page and of its dense form, as a browser reads them."""
+    command = ["report", ".", "--scoreboard", "board.json"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(page_file.parent)
+        shorter = CliRunner().invoke(cli, command).stdout
+        patch.setattr("mdh_lift.report.page.dense", lambda text: text)
+        plain = CliRunner().invoke(cli, command).stdout
+    read = """text => {
+        const page = new DOMParser().parseFromString(text, 'text/html');
+        const found = [], walker = page.createTreeWalker(page, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
+        while (walker.nextNode()) {
+            const n = walker.currentNode, pre = n.parentElement?.closest('pre, script, style');
+            if (n.nodeType === 3) { if (pre || n.data.trim()) found.push(pre ? n.data : n.data.trim()); }
+            else found.push([n.tagName, n.parentElement?.tagName, [...n.attributes].map(a => a.name + '=' + a.value)].join());
+        }
+        return found; }"""
+    with Opened(browser, page_file) as opened:
+        one, other = opened.ask(read, plain), opened.ask(read, shorter)
+    assert len(shorter) < len(plain) and one == other

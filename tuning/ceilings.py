@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from lowering.machine import Machine, this_machine
+from mdh_core.replacing import replace_file
 from tuning.fingerprint import fingerprint
 from tuning.store import default_path
 from tuning.toolchain import Toolchain
@@ -213,7 +214,7 @@ def _ceilings(machine: str, value: Mapping[str, Any]) -> Ceilings:
 
 
 def save(ceilings: Ceilings, path: Path | None = None) -> None:
-    """Beside those of other machines.  Raises ``CeilingsError``."""
+    """Beside those of other machines, in one step.  Raises ``CeilingsError``; then the file is as it was."""
     path = path or stored_at()
     try:
         known = load(path)
@@ -223,10 +224,7 @@ def save(ceilings: Ceilings, path: Path | None = None) -> None:
     text = json.dumps({"schema_version": SCHEMA_VERSION, "machines": machines}, sort_keys=True, indent=2)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as out:
-            out.write(text.encode() + b"\n")
-        Path(temporary).replace(path)
+        replace_file(path, text.encode() + b"\n")
     except OSError as error:
         raise CeilingsError(f"{path}: {error.strerror}") from None
 

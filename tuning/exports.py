@@ -88,10 +88,15 @@ def as_csv(records: Sequence[SearchRecord]) -> str:
 
 def t4(records: Sequence[SearchRecord]) -> str:
     """Results and metadata in one object.  Machine facts hold no names of hosts, users or places."""
+    return json.dumps(t4_content(records), indent=1, ensure_ascii=False) + "\n"
+
+
+def t4_content(records: Sequence[SearchRecord]) -> dict[str, Any]:
+    """The same as plain values."""
     machines = {r.fingerprint: {"fingerprint": r.fingerprint, **r.machine} for r in records}
     systems = sorted({str(r.machine["system"]) for r in records if "system" in r.machine})
     versions = sorted({f"{name}=={v}" for r in records for name, v in r.versions.items()})
-    content = {
+    return {
         "schema_version": T4_VERSION,
         "metadata": {
             "timeunit": "milliseconds",
@@ -103,7 +108,6 @@ def t4(records: Sequence[SearchRecord]) -> str:
         },
         "results": [_t4_result(r, s) for r in records for s in r.steps if s.phase != RACE],
     }
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def invalidity(step: Step) -> str:

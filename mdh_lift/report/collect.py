@@ -49,7 +49,9 @@ from mdh_lift.version import VERSION
 from tuning import ceilings as limits_of_machines
 from tuning import lock as locks
 from tuning.ceilings import Ceilings
+from tuning.exports import t4_content
 from tuning.fingerprint import description
+from tuning.importance import importance
 from tuning.records import SEARCH, SearchRecord
 from tuning.runner import CUT_OFF, OK
 from tuning.store import Store, StoreError
@@ -90,6 +92,7 @@ def collect(session: Session, paths: Sequence[str], scoreboard: str | None = Non
         None if known is None else known.as_json(),
         board,
         notes,
+        t4_content(kept.shown) if kept.shown else None,
     )
 
 
@@ -110,12 +113,16 @@ def _board(path: str | None) -> Mapping[str, Any] | None:
 
 
 class _Kept:
-    """Lock files and databases of the directories that are looked at, each read once."""
+    """Lock files and databases of the directories that are looked at, each read once.
+
+    ``shown``: the searches that the report has.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._locks: dict[Path, locks.Lock] = {}
         self._stores: dict[Path, Store | None] = {}
+        self.shown: list[SearchRecord] = []
 
     def __enter__(self) -> _Kept:
         return self
@@ -167,7 +174,9 @@ def _nest(
     lifted = nest.lifted
     current = _hash(report, nest) if blocks else ""
     results = tuple(_results(blocks, current))
-    searches = tuple(map(_search, _newest(records)))
+    newest = _newest(records)
+    kept.shown += newest
+    searches = tuple(map(_search, newest))
     found = None if lifted is None else counts.usual_counts(lifted)
     sizes, counted = found or ({}, None)
     refused = next((f.diagnostic.code for f in nest.findings if f.diagnostic.severity == "error"), "")
@@ -369,7 +378,7 @@ def _search(record: SearchRecord) -> Search:
     return Search(
         record.id, record.fingerprint, record.size_class, record.target, record.strategy, record.budget,
         record.seed, record.stopped, None if math.isnan(original) else original, best, tuple(trials),
-        rejected, dict(record.versions), record.finished,
+        rejected, dict(record.versions), record.finished, importance(record.steps),
     )  # fmt: skip
 
 

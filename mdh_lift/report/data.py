@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tuning.importance import Importance
+
 SCHEMA_VERSION = 1
 _NORMAL = 1.959964  # standard errors on either side of a 95 % interval
 STATES = ("spliced", "tuned", "lifted", "partial", "refused", "stale")
@@ -107,7 +109,10 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """One recorded search. ``original``: seconds of the nest as written."""
+    """One recorded search. ``original``: seconds of the nest as written.
+
+    ``importance``: what its parameters explain of the spread of its times (``tuning.importance``).
+    """
 
     id: str
     fingerprint: str
@@ -123,6 +128,7 @@ class Search:
     rejected: tuple[Rejected, ...]
     versions: Mapping[str, str]
     finished: bool
+    importance: Importance
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +200,14 @@ class Report:
     ceilings: Mapping[str, Any] | None = None
     board: Mapping[str, Any] | None = None
     notes: tuple[Mapping[str, Any], ...] = field(default=())
+    t4: Mapping[str, Any] | None = None  # all searches that are shown, in Kernel Tuner's form
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values; drawings and markup are left out, as the same is there in words."""
+        """Plain values; drawings, markup and T4 are left out, as the same is there otherwise."""
         return {"schema_version": SCHEMA_VERSION, **finite(asdict(self, dict_factory=_without_markup))}
 
 
-_MARKUP = ("svg", "mark", "mathml")
+_MARKUP = ("svg", "mark", "mathml", "t4")
 
 
 def _without_markup(fields: list[tuple[str, Any]]) -> dict[str, Any]:

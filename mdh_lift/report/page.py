@@ -11,24 +11,30 @@ from __future__ import annotations
 
 import base64
 import functools
-import gzip
 import hashlib
+import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from html import escape
 from importlib.resources import files
 from typing import Any
 
 from emit.frames import page as template
 from mdh_lift.report import plots
 from mdh_lift.report.data import Nest, Report, Result, Search, Text, finite, readable
+from mdh_lift.report.dense import dense
+from mdh_lift.report.packing import compressed, packed
+from tuning.importance import FEWEST, PER_VALUE, Importance
 
 OPEN = 8  # nests at most that are shown unfolded
-_LIBRARIES = ("vega", "vega-lite", "vega-embed")
+_LIBRARIES = ("vega.min", "vega-lite.min", "vega-interpreter")
 VEGA = "6.4.0"
 _RESULTS = 800_000  # characters of nests in a page; results beyond are cut to equal shares
 _LEAST_LINES = 12
+_INLINE = 150_000  # characters of nests that are in the page as they are; those beyond are compressed
 
 
 def html(report: Report) -> bytes:
@@ -37,27 +43,47 @@ def html(report: Report) -> bytes:
     drawn = {p["id"] for p in shown["plots"]}
     script, css = _asset("page.js"), _asset("page.css")
     libraries = {name: _library(name) for name in _LIBRARIES} if drawn else {}
-    nests = _within_budget(report.nests)
-    made: str = _page().render(
+    nests = [_nest(k, n, report, drawn) for k, n in enumerate(_within_budget(report.nests))]
+    bodies = [dense(_template("nest.html.j2").render(n=n)) for n in nests]
+    plain = list(itertools.accumulate(map(len, bodies)))
+    inline = [whole <= _INLINE for whole in plain]
+    made: str = _template("page.html.j2").render(
         report=report,
-        policy=_policy([script, *(data.decode() for data in libraries.values())]),
+        policy=_policy([script, *libraries.values()]),
         css=_Markup(css),
         script=_Markup(script),
-        plots=_packed(json.dumps(finite(shown), separators=(",", ":")).encode()),
-        data=_packed(json.dumps(report.as_json(), separators=(",", ":")).encode()),
-        libraries=[(name, _packed(data)) for name, data in libraries.items()],
+        plots=packed(finite(shown)),
+        data=packed(report.as_json()),
+        t4=packed(finite(_rounded(report.t4))) if report.t4 is not None else "",
+        libraries=[(name, compressed(text.encode())) for name, text in libraries.items()],
         vega=VEGA,
         open=len(report.nests) <= OPEN,
-        nests=[_nest(k, n, report, drawn) for k, n in enumerate(nests)],
+        nests=[
+            n | {"body": _Markup(body) if here else None}
+            for n, body, here in zip(nests, bodies, inline, strict=True)
+        ],
+        packed="" if all(inline) else packed(
+            [None if here else body for body, here in zip(bodies, inline, strict=True)]
+        ),
         has_speedups="plot-speedup" in drawn,
         has_roofline="plot-roofline" in drawn,
         speedups=list(_speedups(report)),
         roofs=list(_roofs(report)),
         board=list(_board(report.board)),
+        states=[(s, _STATES[s]) for s in report.summary.states],
         refusals=[(r.code, r.title, r.count) for r in report.summary.refusals],
         notes=[_message(n) for n in report.notes],
     )
-    return readable(made).encode()
+    return readable(dense(made)).encode()
+
+
+def _rounded(value: Any) -> Any:
+    """Times to five digits: what a clock is good for."""
+    if isinstance(value, float) and math.isfinite(value):
+        return float(f"{value:.5g}")
+    if isinstance(value, Mapping):
+        return {k: _rounded(v) for k, v in value.items()}
+    return [_rounded(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 class _Markup(str):
@@ -70,21 +96,33 @@ class _Markup(str):
 
 
 @functools.cache
-def _page() -> Any:
-    return template("mdh_lift.report", "page.html.j2", {"three": three, "line_numbers": _line_numbers})
+def _template(name: str) -> Any:
+    filters: dict[str, Callable[..., str]] = {"three": three, "line_numbers": _line_numbers, "bare": _bare}
+    return template("mdh_lift.report", name, filters)
+
+
+def _bare(text: str) -> _Markup:
+    """Escaped where it is text of an element: quotes need none there."""
+    return _Markup(escape(str(text), quote=False))
 
 
 def _asset(name: str) -> str:
     return (files("mdh_lift.report") / "templates" / name).read_text("utf-8")
 
 
-def _library(name: str) -> bytes:
-    data: bytes = (files("mdh_lift.report") / "vendor" / f"{name}.min.js").read_bytes()
-    return data
+_IMPORT = re.compile(r"^import \{([^}]*)\} from 'vega-util';$", re.MULTILINE)
+_EXPORT = re.compile(r"^export \{ expression as expressionInterpreter \};$", re.MULTILINE)
 
 
-def _packed(data: bytes) -> str:
-    return base64.b64encode(gzip.compress(data, 9, mtime=0)).decode()
+def _library(name: str) -> str:
+    """A script of the page; the interpreter is a module, whose two links to others become assignments."""
+    text: str = (files("mdh_lift.report") / "vendor" / f"{name}.js").read_text("utf-8")
+    if name != "vega-interpreter":
+        return text
+    text, imports = _IMPORT.subn(r"const {\1} = vega;", text)
+    text, exports = _EXPORT.subn("globalThis.vegaInterpreter = expression;", text)
+    assert imports == exports == 1
+    return f"(() => {{\n{text}\n}})();"
 
 
 def _policy(scripts: Sequence[str]) -> str:
@@ -139,6 +177,16 @@ def _shortened(n: Nest, share: int) -> Nest:
 
 
 # --------------------------------------------------------------------------- rows
+
+
+_STATES = {
+    "spliced": "the result is in the file, and fresh",
+    "tuned": "the result is in the lock file, made from the source as it is",
+    "lifted": "it has an MDH expression, and no result yet",
+    "partial": "a part of it has an MDH expression",
+    "refused": "it has none",
+    "stale": "what is in the file was made from another source, or was edited",
+}
 
 
 def _speedups(report: Report) -> Iterator[tuple[str, ...]]:
@@ -286,7 +334,24 @@ def _search(s: Search) -> dict[str, Any]:
         "key": _key(s),
         "improvements": [(t.number + 1, f"{t.offset:.1f}", _ms(t.best)) for t in improved],
         "rejected": [(r.cause.replace("_", " "), r.count, r.example) for r in s.rejected],
+        "importance": _importance(s.importance),
     }
+
+
+_SMALL = 0.01  # share below which a parameter is only named
+
+
+def _importance(found: Importance) -> dict[str, Any]:
+    """Rows of the parameters that matter; the others in words."""
+    rows = [(x.parameter, x.values, f"{100 * x.share:.0f} %" if x.share is not None else "–")
+            for x in found.shares if x.share is None or x.share >= _SMALL]  # fmt: skip
+    small = [x.parameter for x in found.shares if x.share is not None and x.share < _SMALL]
+    words = [f"From {found.evaluations} configurations with a time."]
+    if small:
+        words.append(f"Below 1 %: {', '.join(small)}.")
+    if any(x.share is None for x in found.shares):
+        words.append(f"–: fewer than {FEWEST} of them, or fewer than {PER_VALUE} for each value.")
+    return {"rows": rows, "words": " ".join(words)}
 
 
 def _key(s: Search) -> str:
@@ -299,6 +364,11 @@ def _ms(seconds: float | None) -> str:
     return "–" if seconds is None else three(seconds * 1e3)
 
 
+_WORDS = {
+    "cases": "runs that agreed with the original",
+    "kinds": "kinds of data (runs)",
+    "max_ulp": "largest difference, units in the last place",
+}
 _PROVENANCE = ("strategy", "budget", "seed", "source_hash", "text_hash")
 
 
@@ -308,10 +378,21 @@ def _result(r: Result) -> dict[str, Any]:
     provenance += sorted((block.get("versions") or {}).items())
     return {
         "result": r,
-        "verification": [(k.replace("_", " "), _value(v)) for k, v in r.verification.items()],
-        "provenance": [("fingerprint", r.fingerprint), *provenance],
-        "block": json.dumps(finite(block), indent=2, sort_keys=True, ensure_ascii=False),
+        "verification": [(_WORDS.get(k, k.replace("_", " ")), _value(v)) for k, v in r.verification.items()],
+        "provenance": [("fingerprint", r.fingerprint), *provenance, *_configuration(block)],
     }
+
+
+def _configuration(block: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What was chosen, in one row."""
+    chosen = block.get("configuration")
+    point = chosen.get("point") if isinstance(chosen, Mapping) else None
+    if isinstance(point, Mapping):
+        yield "configuration", ", ".join(f"{k} = {_compact(v)}" for k, v in sorted(point.items()))
+
+
+def _compact(v: object) -> str:
+    return v if isinstance(v, str) else json.dumps(finite(v), separators=(",", ":"), ensure_ascii=False)
 
 
 def _value(v: object) -> str:

@@ -1,10 +1,10 @@
 """Plots as Vega-Lite specifications: templates without data, and rows of data for each plot.
 
     Report  ->  {"templates": {name: spec}, "shared": {name: rows}, "plots": [{"id", "template", "label",
-                 "rows"}]}
+                 "rows" | "same"}]}
 
-``shared``: rows that all plots of a template have.  A layer with a name is for the rows of this kind; the
-page leaves it out where there are none.
+``shared``: rows that all plots of a template have; ``same``: the plot whose rows these are.  A layer with a
+name is for the rows of this kind; the page leaves it out where there are none.
 Colours are variables of the page's style sheet, so that plots follow light, dark and print without being
 drawn again.  Every plot has a description; the page has its figures as a table as well.
 """
@@ -56,7 +56,8 @@ SPEEDUP = _spec(
                 "x": {
                     "field": "speedup", "type": "quantitative",
                     "scale": {"type": "log", "base": 2, "nice": False},
-                    "axis": _axis("original / result, log scale", format="~r", tickCount=6),
+                    "axis": _axis("original / result, log scale", format="~r", tickCount=6, labelSeparation=6,
+                                  labelOverlap="greedy"),
                 },
                 "x2": {"datum": 1},
             },
@@ -86,7 +87,9 @@ _MS: Spec = {
 
 
 def _convergence(field: str, title: str) -> Spec:
-    x = {"field": field, "type": "quantitative", "axis": _axis(title, format="~s", grid=False)}
+    x: Spec = {"field": field, "type": "quantitative", "axis": _axis(title, format="~s", grid=False)}
+    if field == "number":
+        x["axis"]["tickMinStep"] = 1
     return _spec(
         height=200,
         layer=[
@@ -104,7 +107,11 @@ def _convergence(field: str, title: str) -> Spec:
             },
             {
                 "name": "best",
-                "transform": [{"filter": "isValid(datum.best)"}],
+                "transform": [
+                    {"filter": "datum.kind != 'original'"},
+                    {"window": [{"op": "min", "field": "ms", "as": "best"}], "sort": [{"field": "number"}]},
+                    {"filter": "isValid(datum.best) && datum.best !== null"},
+                ],
                 "mark": {
                     "type": "line", "interpolate": "step-after", "color": "var(--one)", "strokeWidth": 2,
                 },
@@ -199,7 +206,9 @@ def plots(report: Report) -> dict[str, Any]:
             rows = trial_rows(search)
             what = f"of {nest.name} at {search.sizes}: times of configurations and the best so far"
             add(f"plot-{k}-{s}-trials", "trials", f"Search {what}, by evaluations", rows)
-            add(f"plot-{k}-{s}-time", "time", f"Search {what}, by time", rows)
+            if rows:  # the same rows
+                same = {"id": f"plot-{k}-{s}-time", "template": "time", "label": f"Search {what}, by time"}
+                found.append(same | {"same": f"plot-{k}-{s}-trials"})
         if nest.roof is not None:
             add(f"plot-{k}-roofline", "roofline", f"Roofline of {nest.name}", next(under_roof, []))
     return {"templates": dict(TEMPLATES), "shared": {"roofline": roofs}, "plots": found}
@@ -236,11 +245,7 @@ def trial_rows(search: Search) -> Rows:
     rows: Rows = []
     for t in search.trials:
         row: dict[str, Any] = {"kind": "trial" if t.seconds else "rejected", "number": t.number + 1}
-        row |= {"offset": t.offset}
-        if t.seconds:
-            row["ms"] = _digits(t.seconds * 1e3)
-        if t.best is not None:
-            row["best"] = _digits(t.best * 1e3)
+        row |= {"offset": t.offset, "ms": _digits(t.seconds * 1e3) if t.seconds else None}
         rows.append(row)
     if search.original:
         rows.append({"kind": "original", "ms": _digits(search.original * 1e3)})
