@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -171,3 +173,10 @@ def test_progress_is_for_terminals(tree, monkeypatch, capsys):
     assert list(verbs.followed(Session(), items, str)) == items
     assert told == [("a.c", 0, 3), ("b.c", 1, 3), ("c.c", 2, 3)]
     assert list(verbs.followed(Session(quiet=True), items, str)) == items and len(told) == 3
+
+
+def test_the_makefile_fragment_leaves_the_default_target_alone(tree):
+    fragment = Path(pipeline.__file__).parent / "integrations/mdh_lift.mk"
+    (tree / "Makefile").write_text(f"include {fragment}\n\napp: mdh-lift-check\n\ttouch app\n")
+    shown = subprocess.run(["make", "-n"], capture_output=True, text=True, check=True).stdout
+    assert "mdh-lift check" in shown and "touch app" in shown
