@@ -9,6 +9,7 @@ refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 from frontend_c.c_types import LOCAL_POINTER, Aggregate, Array, CType, Other, Pointer, Value
 from frontend_c.expressions import Binding
 from frontend_c.parsing import Node, c_ast, c_text, walk_nodes
+from lifter.loop_nest import Root
 from mdh_core.diagnostics import refuse
 from mdh_core.expr import BOOL, RecordType, ScalarType, Type
 
@@ -62,7 +64,7 @@ def member(reader: NestReader, node: Node) -> Binding | None:
         return None
     if not aggregate and not (indirect and _only_read(reader, root.name)):
         return None
-    spelling = c_text(node)
+    spelling = root.name + "".join(op + name for op, name in path)  # `(*m).n` is `m->n`
     if spelling not in reader.outer:
         reader.outer[spelling] = _bind(reader, spelling, root, path, t, node)
     return reader.outer[spelling]
@@ -161,6 +163,37 @@ def _bind(
     return b
 
 
+def roots(reader: NestReader) -> tuple[Root, ...]:
+    """The variables of which the nest uses members, or one value that they point to."""
+    found: dict[str, Root] = {}
+    for b in list(reader.outer.values()):
+        name = _ROOT.match(b.source)
+        variable = reader.variable(name[1]) if name is not None and b.label else None
+        if variable is not None and variable.name not in found:
+            found[variable.name] = Root(variable.name, _declaration(variable.decl))
+    return tuple(found.values())
+
+
+def _declaration(decl: Node) -> str:
+    """Of a variable that can be assigned, and what it points to as well."""
+    plain = c_ast.Decl(
+        name=decl.name, quals=[], align=[], storage=[], funcspec=[], type=_unqualified(decl.type),
+        init=None, bitsize=None,
+    )  # fmt: skip
+    return c_text(plain)
+
+
+def _unqualified(t: Node) -> Node:
+    if isinstance(t, c_ast.PtrDecl):
+        return c_ast.PtrDecl([], _unqualified(t.type))
+    if isinstance(t, c_ast.TypeDecl):
+        return c_ast.TypeDecl(t.declname, [], t.align, t.type)
+    return t
+
+
+_ROOT = re.compile(r"\*?([A-Za-z_]\w*)(?:(?:->|\.)|$)")
+
+
 def reachable(t: Type, stored: Type) -> bool:
     """May a store of one type change an object of the other, by C's rules (6.5p7)?"""
     if isinstance(stored, RecordType):
@@ -181,4 +214,4 @@ def pointer_reachable(stored: Type) -> bool:
     return isinstance(stored, ScalarType) and stored.bits == 8 and stored != BOOL
 
 
-__all__ = ["Other", "assigned_members", "member", "pointer_reachable", "reachable"]
+__all__ = ["Other", "assigned_members", "member", "pointer_reachable", "reachable", "roots"]

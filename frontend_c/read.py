@@ -22,6 +22,7 @@ from frontend_c.expressions import Context
 from frontend_c.functions import Functions, parameters, why_not_combine
 from frontend_c.hole import Place, all_exact, hole_test, preprocessed
 from frontend_c.lexer import Token, is_statement_list, statement_end
+from frontend_c.members import roots
 from frontend_c.nest import ByMemory, Enclosing, NestReader, Result
 from frontend_c.parsing import Chunk, Node, Unit, UnparsedError, c_ast, first_token, walk_nodes
 from frontend_c.positions import Positions
@@ -334,7 +335,7 @@ class _One:
             self.name, self.function, self.label, params, buffers, scalars, statements,
             self.file.functions.closure([*reader.called, *named]), directive, self.file.source.path,
             self.span, NO_SPAN if self.found.word in ("", "scop") else self.found.span, self._function_span(),
-            self.found.end >= 0, self._remarks(first, last),
+            self.found.end >= 0, self._remarks(first, last), roots(reader),
         )  # fmt: skip
 
     def _of_assumptions(self, reader: NestReader, nest: Node, known: set[str]) -> list[Param]:

@@ -64,11 +64,13 @@ class UnannotatedReader:
 
     functions  names of the functions that the file defines, in order
     loops      its outermost loops that have no directive, in order
+    directives how many directives it has
     """
 
     def __init__(self, source: SourceFile, command: CompileCommand, accept: Collection[str] = ()) -> None:
         self._file = FileReader(source, command, accept)
         self._taken = list(self._directives())
+        self.directives = len(self._file.directives) + len(self._file.data)
         chunks = [c for c in self._file.unit.chunks if c.kind == "function" and self._is_ours(c)]
         self.functions = tuple(c.name for c in chunks)
         self.loops = tuple(place for chunk in chunks for place in self._loops(chunk))

@@ -56,6 +56,17 @@ class OuterScalar:
 
 
 @dataclass(frozen=True, slots=True)
+class Root:
+    """A variable outside the nest of which the nest uses members, or what it points to: ``m`` of ``m->n``.
+
+    ``declaration``: C text that declares it, without qualifiers and initial value (``matrix *m``).
+    """
+
+    name: str
+    declaration: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoopNest:
     name: str  # path.c::function::label
     function: str
@@ -72,6 +83,7 @@ class LoopNest:
     function_span: Span = field(default=NO_SPAN, compare=False, repr=False)  # the enclosing function
     several: bool = field(default=False, compare=False)  # the span holds several statements, not one
     remarks: tuple[Diagnostic, ...] = field(default=(), compare=False, repr=False)  # of the frontend
+    roots: tuple[Root, ...] = field(default=(), compare=False, repr=False)
 
     def buffer(self, name: str) -> Buffer:
         return next(b for b in self.buffers if b.name == name)

@@ -1,9 +1,15 @@
-"""The value of a C integer expression over named values, as frontends write them for derived parameters."""
+"""The value of a C integer expression over named values, as frontends write them for derived parameters.
+
+    n / 2      m->rows * 8      *n + 1
+
+What has a value is a variable, a member (``m->rows``, ``m.size.x``), or what a pointer points to (``*n``).
+"""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from frontend_c.lexer import Token, tokens
 
@@ -23,10 +29,48 @@ class NotAnInteger(Exception):  # noqa: N818 - an answer
     """The expression holds something else than integers, names with a value, and operators."""
 
 
+_PLACE = re.compile(r"\*?[A-Za-z_]\w*(?:(?:->|\.)[A-Za-z_]\w*)*", re.ASCII)
+
+
+def is_place(text: str) -> bool:
+    """Is it a variable, a member of one, or ``*p``?"""
+    return _PLACE.fullmatch(text) is not None
+
+
 def names_in(text: str) -> list[str]:
-    """Identifiers of an expression, without the words of types; ``sizeof`` is one of them."""
-    found = (t.text.decode() for t in tokens(text.encode()) if t.kind == "id")
-    return [name for name in dict.fromkeys(found) if name not in _TYPE_WORDS]
+    """Variables, members and ``*p`` of an expression, without the words of types; ``sizeof`` included."""
+    stream = tokens(text.encode())
+    found: list[str] = []
+    k = 0
+    while k < len(stream):
+        if stream[k].kind != "id" or _text(stream, k) in _TYPE_WORDS:
+            k += 1
+            continue
+        name, after = _member(stream, k)
+        found.append(f"*{name}" if _is_dereferenced(stream, k) and after == k + 1 else name)
+        k = after
+    return list(dict.fromkeys(found))
+
+
+def _text(stream: Sequence[Token], k: int) -> str:
+    return stream[k].text.decode("latin-1") if 0 <= k < len(stream) else ""
+
+
+def _member(stream: Sequence[Token], k: int) -> tuple[str, int]:
+    """``m->rows`` from the identifier at ``k`` on, and the token behind it."""
+    name, k = _text(stream, k), k + 1
+    while _text(stream, k) in ("->", ".") and k + 1 < len(stream) and stream[k + 1].kind == "id":
+        name, k = name + _text(stream, k) + _text(stream, k + 1), k + 2
+    return name, k
+
+
+def _is_dereferenced(stream: Sequence[Token], k: int) -> bool:
+    """Is the `*` before token ``k`` the unary one?"""
+    if _text(stream, k - 1) != "*":
+        return False
+    before = _text(stream, k - 2)
+    converted = before == ")" and _text(stream, k - 3) in _TYPE_WORDS
+    return converted or not (before in (")", "]") or (k >= 2 and stream[k - 2].kind in ("id", "number")))
 
 
 def value(text: str, names: Mapping[str, int]) -> int:
@@ -87,8 +131,13 @@ class _Parser:
             if self.take() != ")":
                 raise NotAnInteger
             return inner
-        if text in self.names:
-            return self.names[text]
+        if text == "*" and f"*{self.peek()}" in self.names:
+            return self.names["*" + self.take()]
+        if self.at <= len(self.stream) and self.stream[self.at - 1].kind == "id":
+            name, self.at = _member(self.stream, self.at - 1)
+            if name not in self.names:
+                raise NotAnInteger(name)
+            return self.names[name]
         try:
             return int(text.rstrip("uUlL"), 0)
         except ValueError:

@@ -31,7 +31,7 @@ from mdh_core.expr import Affine, ScalarType
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Size, Step, programs_of
 from mdh_core.show import c_style, show, statements
 from mdh_lift import iterations
-from mdh_lift.c_value import NotAnInteger, names_in, value
+from mdh_lift.c_value import NotAnInteger, is_place, names_in, value
 from tuning.harness import Candidate
 
 # extent of every dimension whose size is a parameter, by the number of such dimensions
@@ -465,18 +465,44 @@ def _blocked(loop: HostLoop, params: Mapping[str, int], taken: set[str]) -> Host
 
 
 def is_derived(p: Param) -> bool:
-    """Is the parameter computed from variables, instead of being one?"""
-    return bool(p.value) and _IDENTIFIER.fullmatch(p.value) is None
+    """Is the parameter computed from variables and members, instead of being one?"""
+    return bool(p.value) and not is_place(p.value)
+
+
+def _variable(p: Param) -> str:
+    """The variable that a parameter stands for; a member or ``*p`` goes by the parameter's name."""
+    return p.value if _IDENTIFIER.fullmatch(p.value) else p.name
 
 
 def variables_of(lifted: LiftedNest) -> dict[str, Param]:
-    """Variables that the nest's parameters stand for, and a parameter that tells the type of each."""
+    """Variables that the nest's parameters stand for, and a parameter that tells the type of each.
+
+    Members and ``*p`` are among them, by the names that ``places_of`` gives them.
+    """
     params = lifted.nest.params
-    found = {p.value or p.name: p for p in params if not is_derived(p)}
-    known = {p.name for p in params}
+    found = {_variable(p): p for p in params if not is_derived(p)}
+    known, places = {p.name for p in params}, places_of(lifted)
     for p in params:
         if is_derived(p):
-            found |= {name: p for name in names_in(p.value) if name not in found and name not in known}
+            names = [places[name] for name in names_in(p.value) if name not in known]
+            found |= {name: p for name in names if name not in found}
+    return found
+
+
+def places_of(lifted: LiftedNest) -> dict[str, str]:
+    """Identifiers for what integer texts read: ``{"n": "n", "m->rows": "m_rows", "*k": "k_value"}``."""
+    params = lifted.nest.params
+    found = {p.value or p.name: _variable(p) for p in params if not is_derived(p)}
+    known = {p.name for p in params} | {b.name for b in lifted.nest.buffers} | set(found.values())
+    for p in params:
+        for place in names_in(p.value) if is_derived(p) else ():
+            if place in found:
+                continue
+            name = re.sub(r"\W+", "_", place.lstrip("*"), flags=re.ASCII)
+            while name != place and name in known:
+                name += "_"
+            found[place] = name
+            known.add(name)
     return found
 
 
@@ -527,10 +553,11 @@ def parameter_values(lifted: LiftedNest, sizes: Mapping[str, int | float]) -> di
     Raises ``NotAnInteger`` or ``KeyError`` where one cannot be told.
     """
     known = {name: int(v) for name, v in sizes.items()}
+    named = {place: known[name] for place, name in places_of(lifted).items() if name in known}
     found: dict[str, int] = {}
     for p in lifted.nest.params:
         if isinstance(p.type, ScalarType) and p.type.is_integer:
-            found[p.name] = value(p.value, known | found) if is_derived(p) else known[p.value or p.name]
+            found[p.name] = value(p.value, known | named | found) if is_derived(p) else known[_variable(p)]
     return found
 
 

@@ -79,7 +79,7 @@ def scan(session: Session, paths: Sequence[str], size: int, most: int | None) ->
     """Print the table; exit status 0 unless a file could not be read."""
     rows: list[Row] = []
     totals = Totals()
-    for target in session.targets(paths):
+    for target in verbs.followed(session, list(session.targets(paths)), lambda t: t.path):
         found = session.attempt(target.path, partial(_rows, session, target.path, size, totals))
         if found is None:
             totals.unread += 1
@@ -100,14 +100,21 @@ def scan(session: Session, paths: Sequence[str], size: int, most: int | None) ->
 
 def _rows(session: Session, path: str, size: int, totals: Totals) -> list[Row]:
     options = session.options(path)
-    report = pipeline.check_file(path, options)
-    session.findings += [f for f in report.findings if f.diagnostic.code != "MDH007"]
-    rows = [_row_of_nest(path, nest, size) for nest in report.nests]
+    source = read_source(path)
+    found = None if is_python(path) else unannotated(source, options)
+    if found is not None and any(f.diagnostic.severity == "error" for f in found.findings):
+        session.findings += session.kept(found.findings)
+        totals.unread += 1
+        return []
+    rows: list[Row] = []
+    if found is None or found.directives or b"mdh" in source.data:  # else there is nothing to check
+        report = pipeline.check_source(source, options)
+        session.findings += session.kept([f for f in report.findings if f.diagnostic.code != "MDH007"])
+        rows = [_row_of_nest(path, nest, size) for nest in report.nests]
+        totals.loops += len(report.nests)
     totals.files += 1
-    totals.lines += _lines(report.source.data)
-    totals.loops += len(report.nests)
-    if not is_python(path):
-        found = unannotated(report.source, options)
+    totals.lines += _lines(source.data)
+    if found is not None:
         totals.functions += len(found.functions)
         totals.loops += found.loops
         rows += [_row(path, c, size) for c in found.candidates]
@@ -219,7 +226,7 @@ def _footer(rows: Sequence[Row], totals: Totals, size: int) -> str:
         out.append("why not: " + ", ".join(f"{n} {code}" for code, n in t.codes.most_common()))
     if t.unread or t.others:
         others = f"{t.others} headers and files of other languages ({t.lines_of_others} lines)"
-        out.append(f"not looked at: {t.unread} files that cannot be read, {others}")
+        out.append(f"not looked at: {t.unread} files that cannot be read or preprocessed, {others}")
     out.append(f"~ sizes that are neither constants nor stated count as {size}")
     return "\n".join(out)
 
@@ -250,7 +257,7 @@ def _count_others(path: str, totals: Totals) -> None:
 def annotate(session: Session, paths: Sequence[str], write: bool, least: float) -> int:
     """Put directives before the nests of files that lift: print the diff, or write it."""
     taken = 0
-    for target in session.targets(paths):
+    for target in verbs.followed(session, list(session.targets(paths)), lambda t: t.path):
         if is_python(target.path):
             if target.named:
                 raise click.UsageError(f"{target.path}: directives are inserted into C files only")

@@ -20,7 +20,7 @@ import msgspec
 
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_core.source import SourceFile
-from mdh_lift import baseline, report_data, report_text
+from mdh_lift import baseline, headers, report_data, report_text
 from mdh_lift import config as configuration
 from mdh_lift.compile_command import DatabaseError, from_words
 from mdh_lift.config import Config, ConfigurationError
@@ -306,7 +306,8 @@ class Session:
         ``content`` is the JSON object of the verb (without ``schema_version``); machine formats that
         know diagnostics only print these.
         """
-        findings = in_order(self.findings)
+        every = in_order(self.findings)
+        findings = headers.helped(every, together=self.output_format == "text")
         shown = [
             f for f in findings if f.diagnostic.severity != "info" or self.verbose or not self.for_people
         ]
@@ -343,7 +344,7 @@ class Session:
                 self._out = [markdown(findings, self.footer(findings, 0), self.summary)]
         self._print()
         if self.for_people and not self.quiet:
-            click.echo(self.ending or self.footer(findings, len(findings) - len(shown)), err=True)
+            click.echo(self.ending or self.footer(every, len(findings) - len(shown)), err=True)
         return self.status(findings)
 
     def status(self, findings: Sequence[Finding]) -> int:

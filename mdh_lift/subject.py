@@ -34,6 +34,7 @@ from mdh_core.ir import Buffer, MdhProgram
 from mdh_core.source import SourceFile
 from mdh_lift import iterations, uses
 from mdh_lift.c_value import NotAnInteger
+from mdh_lift.held import held_by_roots
 from mdh_lift.kernels import is_derived, parameter_values, variables_of
 from tuning.harness import Arg, ArrayArg, IndexData, IteratorArg, OuterScalarArg, ScalarArg, Sizes, Subject
 
@@ -50,6 +51,7 @@ def subject_of(lifted: LiftedNest, data: bytes, path: str, nest_text: bytes = b"
     ``nest_text``: the nest after preprocessing, where its macros are not known behind the function.
     """
     nest = lifted.nest
+    prelude, postlude = held_by_roots(lifted, _written(nest))
 
     @functools.cache
     def counts(sizes: tuple[tuple[str, int], ...]) -> dict[str, int] | None:
@@ -67,6 +69,8 @@ def subject_of(lifted: LiftedNest, data: bytes, path: str, nest_text: bytes = b"
         lambda sizes: _diagonals(lifted, sizes),
         lambda sizes: _index_data(lifted, sizes, counts(tuple(sizes.items())) or {}),
         nest.directive.noalias,
+        prelude,
+        postlude,
     )
 
 

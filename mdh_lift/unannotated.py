@@ -86,7 +86,7 @@ class Unannotated:
     """What was found in a file.
 
     ``functions``: names of those that it defines; ``loops``: number of outermost ones without a directive;
-    ``findings``: of the file (it does not preprocess).
+    ``findings``: of the file (it does not preprocess); ``directives``: number of those that it has.
     """
 
     source: SourceFile
@@ -95,6 +95,7 @@ class Unannotated:
     loops: int = 0
     candidates: tuple[Candidate, ...] = ()
     findings: tuple[Finding, ...] = ()
+    directives: int = 0
 
 
 def unannotated(source: SourceFile, options: Options | None = None) -> Unannotated:
@@ -113,7 +114,10 @@ def unannotated(source: SourceFile, options: Options | None = None) -> Unannotat
     except Refusal as refusal:
         return Unannotated(source, command, findings=(place.finding(refusal.diagnostic),))
     search = _Search(reader, place, source.path, options.config.lift.seconds)
-    return Unannotated(source, command, reader.functions, len(reader.loops), tuple(search.all()))
+    candidates = tuple(search.all())
+    return Unannotated(
+        source, command, reader.functions, len(reader.loops), candidates, directives=reader.directives
+    )
 
 
 @dataclass

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import msgspec
@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # what runs code is imported when it is asked for: `check` st
     from tuning.lock import Entry
 
 STDIN = "<stdin>"
+T = TypeVar("T")
 
 
 # --------------------------------------------------------------------------- shared steps
@@ -627,3 +628,14 @@ class progress:  # noqa: N801 - used as a function
 
     def tell(self, what: str, done: int, total: int) -> None:
         self.bar.update(self.task, description=what, completed=done, total=total or None)
+
+
+def followed(session: Session, items: Sequence[T], name: Callable[[T], str]) -> Iterator[T]:
+    """The items one by one; on a terminal, a bar says which of them is being worked on."""
+    if len(items) < 2 or not (session.for_people and not session.quiet and sys.stderr.isatty()):
+        yield from items
+        return
+    with progress(session, "") as tell:
+        for k, item in enumerate(items):
+            tell(name(item), k, len(items))
+            yield item

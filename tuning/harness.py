@@ -98,6 +98,7 @@ class Subject:
     length      of the longest chain of combined values, for the floating-point tolerance
     noalias     groups of arrays that are promised not to overlap
     prelude     C statements at the start of both functions, for names that are no argument
+    postlude    C statements at their end
     """
 
     data: bytes
@@ -112,6 +113,7 @@ class Subject:
     indices: Callable[[Sizes], Mapping[str, IndexData]] = field(default=lambda sizes: {}, compare=False)
     noalias: tuple[tuple[str, ...], ...] = ()
     prelude: str = ""
+    postlude: str = ""
     directory: str = ""  # of the file, for its `#include "..."`; empty: that of ``path``
 
     def array(self, name: str) -> ArrayArg:
@@ -217,7 +219,7 @@ def _function(subject: Subject, name: str, body: bytes) -> bytes:
     kept = [a for a in held if not isinstance(a, OuterScalarArg | IteratorArg) or a.live]
     store = "".join(f"*mdh_at_{a.name} = {a.name};\n" for a in kept)
     head = f"static __attribute__((__noinline__)) int {name}({parameters})\n{{\nint mdh_handled = 0;\n"
-    tail = f"{store}return mdh_handled;\n}}\n"
+    tail = f"{subject.postlude}{store}return mdh_handled;\n}}\n"
     return (head + load + subject.prelude + "\n").encode() + body + tail.encode()
 
 

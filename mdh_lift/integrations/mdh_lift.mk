@@ -12,6 +12,9 @@ MDH_LIFT ?= mdh-lift
 MDH_LIFT_FLAGS ?=
 MDH_LIFT_CFLAGS ?=
 
+# The first target of the including file stays the one that `make` alone makes.
+mdh_lift_goal := $(.DEFAULT_GOAL)
+
 .PHONY: mdh-lift-check mdh-lift-splice-check
 
 mdh-lift-check:
@@ -19,3 +22,5 @@ mdh-lift-check:
 
 mdh-lift-splice-check:
 	$(MDH_LIFT) splice --check $(MDH_LIFT_FLAGS) $(MDH_LIFT_SOURCES) $(if $(strip $(MDH_LIFT_CFLAGS)),-- $(CC) $(MDH_LIFT_CFLAGS))
+
+.DEFAULT_GOAL := $(mdh_lift_goal)
