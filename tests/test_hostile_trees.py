@@ -208,9 +208,9 @@ def test_an_editor_with_a_configuration_that_names_what_does_not_belong_to_it(tr
 def test_an_editor_with_names_of_files(tree: Path) -> None:
     for name in NAMES:
         Path(os.fsdecode(os.fsencode(tree) + b"/" + name)).write_text(NEST)
-    told, executed = edited(tree, NAMES, True, asked=False)
+    told, executed = edited(tree, NAMES[::4], True, asked=False)
     assert [p for p in executed if not ours(p)] == []
-    assert len([p for p in executed if compilers.is_reader(p)]) >= len(NAMES)
+    assert len([p for p in executed if compilers.is_reader(p)]) >= len(NAMES[::4])
     assert not any(found for found in told.values()), told
     assert not (tree / "ran").exists()
 
