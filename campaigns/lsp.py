@@ -5,7 +5,8 @@
 
 Each edit goes to the analysing process as the server sends it.  Counted are deaths of that process, answers
 that are internal errors, and, every so many edits, differences between what was kept up to date and a whole
-new analysis.  ``--speed`` measures instead how long edits of one function take in a file of so many lines.
+new analysis.  ``--speed`` measures instead how long edits of one function take in a file of so many lines: in
+the analysing process, and between the messages of an editor.
 Exit status 1 if anything but 0 was counted.
 """
 
@@ -18,11 +19,13 @@ import os
 import random
 import statistics
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from campaigns.lsp_client import Client
 from mdh_lift.lsp.tasks import Tasks
 from mdh_lift.lsp.values import Analysis, Answer, Request
 from mdh_lift.lsp.worker import Limits, Stopped, Worker
@@ -203,7 +206,8 @@ async def campaign(
 def speed(lines: int, seed: int, rounds: int = 40) -> dict[str, object]:
     """Seconds from an edit in one function to the analysis, in the analysing process; and of the first.
 
-    Also as processor time, of this process and of those that it started, for machines that do other things.
+    Also those that an editor sees, between its messages, and processor time, of this process and of those
+    that it started, for machines that do other things.
     """
     rng = random.Random(seed)
     text = program(lines)
@@ -217,11 +221,13 @@ def speed(lines: int, seed: int, rounds: int = 40) -> dict[str, object]:
     first = seconds(text)
     spent = []
     for k in range(rounds):
-        places = [m for m in range(len(text)) if text.startswith(("C[i][j] +=", "s += x[i]", "b[i] = "), m)]
-        at = rng.choice(places)
-        text = text[:at] + rng.choice((f"/* {k} */", "n = n; ", ";")) + text[at:]
+        at, new = _small_edit(text, rng, k)
+        text = text[:at] + new + text[at:]
         spent.append(seconds(text))
+    shown = list(_in_the_editor(text, rng, rounds))
     result: dict[str, object] = {"lines": text.count("\n"), "nests": text.count("#pragma mdh")}
+    result["edit to diagnostics in an editor, median seconds"] = round(statistics.median(shown), 3)
+    result["the same, 95 %"] = round(sorted(shown)[int(0.95 * len(shown))], 3)
     for k, kind in enumerate(("seconds", "processor seconds")):
         ordered = sorted(x[k] for x in spent)
         result |= {
@@ -230,6 +236,32 @@ def speed(lines: int, seed: int, rounds: int = 40) -> dict[str, object]:
             f"95 %, {kind}": round(ordered[int(0.95 * len(ordered))], 3),
         }
     return result
+
+
+def _small_edit(text: str, rng: random.Random, k: int) -> tuple[int, str]:
+    """Where something is put into one function, and what."""
+    places = [m for m in range(len(text)) if text.startswith(("C[i][j] +=", "s += x[i]", "b[i] = "), m)]
+    return rng.choice(places), rng.choice((f"/* {k} */", "n = n; ", ";"))
+
+
+def _in_the_editor(text: str, rng: random.Random, rounds: int) -> Iterator[float]:
+    """Seconds from the message of an edit to that of its diagnostics, with the wait for further edits."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "a.c")
+        with Client([sys.executable, "-P", "-m", "mdh_lift", "lsp"], Path(directory)) as client:
+            client.start(trusted=True)
+            client.open(path, text)
+            client.diagnostics(path, 1)
+            for k in range(rounds):
+                at, new = _small_edit(text, rng, k)
+                line = text.count("\n", 0, at)
+                place = (line, at - text.rfind("\n", 0, at) - 1)
+                text = text[:at] + new + text[at:]
+                began = time.monotonic()
+                client.change(path, k + 2, place, new)
+                client.diagnostics(path, k + 2)
+                yield time.monotonic() - began
+            client.stop()
 
 
 def main() -> int:

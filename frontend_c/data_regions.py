@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from frontend_c.c_types import Array, CType, Pointer, Types
+from frontend_c.directives import DATA
 from frontend_c.expressions import Context
 from frontend_c.functions import parameters
 from frontend_c.math_functions import MATH
@@ -29,7 +30,6 @@ from mdh_core.diagnostics import Diagnostic, refuse, replacement
 from mdh_core.source import NO_SPAN, Span
 
 CLAUSES = ("copyin", "copyout", "copy", "create")
-DATA = re.compile(r"\s*data\b")
 _CLAUSE = re.compile(r"[\s,]*([A-Za-z_]\w*)\s*(?:\(([^()]*)\))?")
 _THREADS = re.compile(r"omp\s+(parallel|task|target|teams)\b|acc\b")
 _NAME = re.compile(r"[A-Za-z_]\w*$")

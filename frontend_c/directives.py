@@ -16,6 +16,7 @@ from frontend_c.positions import Positions
 from mdh_core.source import NO_SPAN, Span
 
 MDH = re.compile(r"mdh(?![\w.-])")
+DATA = re.compile(r"\s*data\b")
 ACCEPTED = ("scop", "omp", "acc")
 _FIRST = re.compile(r"(mdh(?![\w.-])|scop\b|omp\b|acc\b)")
 _END_OF_REGION = re.compile(r"endscop\b")
@@ -35,6 +36,11 @@ class Found:
     word: str = "mdh"  # or "scop", "omp", "acc"; empty: none stands there, this is where one would
     end: int = -1  # of a region of several statements: the token of its `endscop`
     parts: tuple[Found, ...] = ()  # directives for its loops and blocks
+
+    @property
+    def is_data(self) -> bool:
+        """Is it ``mdh data``, about arrays of a block, not about a nest?"""
+        return self.word == "mdh" and DATA.match(self.text) is not None
 
 
 def find_directives(positions: Positions, accept: Collection[str] = ()) -> list[Found]:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cached_property
+from typing import NamedTuple
 
 from frontend_c.lexer import Token, tokens
 from frontend_c.preprocess import STDIN_NAME
@@ -25,8 +25,7 @@ _MARKER = re.compile(rb'#\s*(?:line\s+)?(\d+)\s+"((?:\\.|[^"\\])*)"')
 _PRAGMA = re.compile(rb"#\s*pragma\b[ \t]*")
 
 
-@dataclass(frozen=True, slots=True)
-class PreToken:
+class PreToken(NamedTuple):
     """A token after preprocessing; ``line`` is that in the user's file, 0 in any other file."""
 
     kind: str  # as in Token, "pragma" for a pragma line

@@ -1,6 +1,6 @@
-"""A C file -> its loop nests, each read or refused with reasons.
+"""The directives of a preprocessed C file -> its loop nests, each read or refused with reasons.
 
-    preprocess -> tokens -> declarations -> for each directive: statement, bytes, nest
+    tokens -> declarations -> for each directive: statement, bytes, nest
 
 Bad input never raises: what cannot be read is in the result, with the smallest span at fault.
 """
@@ -10,23 +10,23 @@ from __future__ import annotations
 import platform
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
 from frontend_c.c_types import Types, Value
-from frontend_c.data_regions import DATA, DataRegion, RegionName, parse_data, region_in, thread_uses
-from frontend_c.directives import MDH, Found, find_directives
+from frontend_c.data_regions import DataRegion, RegionName, parse_data, region_in, thread_uses
+from frontend_c.directives import MDH, Found
 from frontend_c.expressions import Context
+from frontend_c.file import Preprocessing, ReadResult, Refused, placed, read
 from frontend_c.functions import Functions, parameters, why_not_combine
-from frontend_c.hole import Place, all_exact, hole_test, preprocessed
+from frontend_c.hole import Place, all_exact, hole_test
 from frontend_c.lexer import Token, is_statement_list, statement_end
 from frontend_c.members import roots
 from frontend_c.nest import ByMemory, Enclosing, NestReader, Result
 from frontend_c.parsing import Chunk, Node, Unit, UnparsedError, c_ast, first_token, walk_nodes
-from frontend_c.positions import Positions
-from frontend_c.preprocess import CompileCommand, analysis_flags, compiler_not_started, preprocess
+from frontend_c.preprocess import CompileCommand
 from frontend_c.scopes import Variable, local_types, replaced, surroundings
 from frontend_c.teams import around, in_the_way, own_variables, pragma_at, region_of
 from frontend_c.tracking import Untracked
@@ -35,58 +35,12 @@ from lifter.loop_nest import LoopNest
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.expr import ScalarType
 from mdh_core.ir import Param
-from mdh_core.source import NO_SPAN, SourceFile, Span
+from mdh_core.source import NO_SPAN, Span
 
 __all__ = ["CompileCommand", "ReadResult", "Refused", "read"]
 
 
 _NAME = re.compile(r"(?<![\w.])[A-Za-z_]\w*(?!\s*\()")
-
-
-@dataclass(frozen=True)
-class Refused:
-    """A directive whose nest could not be read, and why."""
-
-    name: str
-    span: Span  # the nest where it is known, else the directive
-    diagnostics: tuple[Diagnostic, ...]
-
-
-@dataclass(frozen=True)
-class ReadResult:
-    """``parts``: for a nest of several statements, by its name, what there is if it does not lift.
-
-    ``regions``: of data directives; what is wrong with others is in ``diagnostics``.
-    """
-
-    nests: tuple[LoopNest, ...] = ()
-    refused: tuple[Refused, ...] = ()
-    diagnostics: tuple[Diagnostic, ...] = ()  # what belongs to no nest
-    parts: Mapping[str, tuple[LoopNest | Refused, ...]] = field(default_factory=dict)
-    regions: tuple[DataRegion, ...] = ()
-
-
-def read(source: SourceFile, command: CompileCommand, accept: Collection[str] = ()) -> ReadResult:
-    """Every nest of a file.  ``accept``: other directives that count, of "scop", "omp" and "acc"."""
-    _, warnings = analysis_flags(command)
-    other = compiler_not_started(command)
-    if other is not None:
-        warnings = (*warnings, other)
-    notes = tuple(replace(w, file=source.path) for w in warnings)
-    try:
-        reader = FileReader(source, command, accept)
-    except Refusal as refusal:
-        return ReadResult(diagnostics=(*notes, _placed(refusal.diagnostic, source)))
-    if not reader.directives:
-        none = Diagnostic(
-            "MDH007", "no directive in the file", source.path, help="write `#pragma mdh` above a loop nest"
-        )
-        return ReadResult(diagnostics=(*notes, none))
-    results = reader.read_all()
-    nests = tuple(r for r in results if isinstance(r, LoopNest))
-    regions, wrong = reader.data_regions([r.span for r in results])
-    refused = tuple(r for r in results if isinstance(r, Refused))
-    return ReadResult(nests, refused, (*notes, *wrong), reader.parts, regions)
 
 
 def _with_claim(nest: LoopNest | Refused, claim: Claim) -> LoopNest | Refused:
@@ -105,24 +59,29 @@ def apart(part: LoopNest | Refused, reasons: Sequence[Diagnostic]) -> LoopNest |
     return replace(part, remarks=(*part.remarks, remark))
 
 
-def _placed(d: Diagnostic, source: SourceFile) -> Diagnostic:
-    return d if d.file else replace(d, file=source.path)
+def read_directives(file: Preprocessing) -> ReadResult:
+    """What stands behind the directives of a file."""
+    reader = FileReader(file)
+    results = reader.read_all()
+    nests = tuple(r for r in results if isinstance(r, LoopNest))
+    regions, wrong = reader.data_regions([r.span for r in results])
+    refused = tuple(r for r in results if isinstance(r, Refused))
+    return ReadResult(nests, refused, wrong, reader.parts, regions)
 
 
 class FileReader:
     """One file: its tokens, its declarations, its functions."""
 
-    def __init__(self, source: SourceFile, command: CompileCommand, accept: Collection[str]) -> None:
-        self.source = source
-        self.command = command
-        self.whole = preprocessed(preprocess(source, command))
+    def __init__(self, file: Preprocessing) -> None:
+        self.source = file.source
+        self.command = file.command
+        self.whole = file.whole
         self.stream = self.whole.stream
-        self.positions = Positions(source, self.stream)
-        found = find_directives(self.positions, accept)
-        self.data = [d for d in found if d.word == "mdh" and DATA.match(d.text)]
-        self.directives = [d for d in found if d not in self.data]
+        self.positions = file.positions
+        self.data = file.data
+        self.directives = file.directives
         self.unit = Unit(self.stream)
-        self.context = Context(self.unit, self.positions, Types(self.unit, _signed_char(command)))
+        self.context = Context(self.unit, self.positions, Types(self.unit, _signed_char(self.command)))
         self.functions = Functions(self.context)
         self.ordinals: dict[str, int] = {}
         self.labels: set[str] = set()
@@ -276,7 +235,7 @@ class FileReader:
                     raise refuse("MDH418", "data directive inside of a nest", found.span)
             except Refusal as refusal:
                 one.problems.append(refusal.diagnostic)
-            wrong += [_placed(d, self.source) for d in one.problems]
+            wrong += [placed(d, self.source) for d in one.problems]
             if not one.problems:
                 regions.append(region)
         return tuple(regions), tuple(dict.fromkeys(wrong))
@@ -289,8 +248,8 @@ class FileReader:
         except RecursionError:
             one.problems.append(Diagnostic("MDH003", "expressions are nested too deeply", span=one.span))
         if one.problems:
-            placed = dict.fromkeys(_placed(d, self.source) for d in one.problems)
-            return Refused(one.name, one.span, tuple(placed))
+            problems = dict.fromkeys(placed(d, self.source) for d in one.problems)
+            return Refused(one.name, one.span, tuple(problems))
         return nest
 
     def _chunk(self, token: int) -> Chunk | None:
@@ -546,8 +505,8 @@ class _One:
         region, wrong = region_in(block, definition, draft, file.context)
         self.problems += wrong
         uses = region.uses + thread_uses(file.stream, first, end, file.positions)
-        placed = tuple(replace(u, diagnostic=_placed(u.diagnostic, file.source)) for u in uses)
-        return replace(region, uses=placed)
+        uses_here = tuple(replace(u, diagnostic=placed(u.diagnostic, file.source)) for u in uses)
+        return replace(region, uses=uses_here)
 
     # ------------------------------------------------------------------ combine functions
 

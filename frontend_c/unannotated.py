@@ -15,10 +15,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from frontend_c.directives import Found
+from frontend_c.file import Preprocessing, Refused
 from frontend_c.lexer import Token, statement_end
 from frontend_c.parsing import Chunk
 from frontend_c.preprocess import CompileCommand
-from frontend_c.read import FileReader, Refused
+from frontend_c.read import FileReader
 from frontend_c.teams import belongs_to_loop
 from lifter.loop_nest import LoopNest
 from mdh_core.source import NO_SPAN, SourceFile, Span
@@ -68,7 +69,7 @@ class UnannotatedReader:
     """
 
     def __init__(self, source: SourceFile, command: CompileCommand, accept: Collection[str] = ()) -> None:
-        self._file = FileReader(source, command, accept)
+        self._file = FileReader(Preprocessing(source, command, accept))
         self._taken = list(self._directives())
         self.directives = len(self._file.directives) + len(self._file.data)
         chunks = [c for c in self._file.unit.chunks if c.kind == "function" and self._is_ours(c)]

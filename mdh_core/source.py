@@ -8,6 +8,7 @@ never touched, whatever their encoding or line endings.
 from __future__ import annotations
 
 import bisect
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -39,7 +40,7 @@ class SourceFile:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        return [0] + [k + 1 for k, byte in enumerate(self.data) if byte == 0x0A]
+        return [0, *(m.end() for m in re.finditer(rb"\n", self.data))]
 
     def line_col(self, offset: int) -> tuple[int, int]:
         """Line and column (from 1) of a byte offset."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from frontend_c.read import read
+from frontend_c.file import read
 from lifter.annotations import Directive
 from lifter.loop_nest import LoopNest
 from mdh_core.diagnostics import Diagnostic, Refusal

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import click
 
-from frontend_c.read import read
+from frontend_c.file import read
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_core.source import SourceFile
 from mdh_lift import recorded

@@ -15,13 +15,13 @@ from mdh_core.diagnostics import Refusal
 from mdh_core.source import SourceFile
 from mdh_lift import beside, classes, entry, given, gpu_entry, gpu_plans, kernels
 from mdh_lift.files import is_python
+from mdh_lift.lifting import of_python
 from mdh_lift.outlined import outlined, outlined_file
 from mdh_lift.pipeline import (
     FileReport,
     NestReport,
     lines_of,
     macros_of,
-    of_python,
     problems_of,
     style_of,
     target_of,

@@ -13,20 +13,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from frontend_c import data_regions
 from frontend_c.compilers import project_of
-from frontend_c.data_regions import DataRegion
+from frontend_c.file import Refused, read
 from frontend_c.lexer import token_hash, tokens
 from frontend_c.preprocess import CompileCommand
-from frontend_c.read import ReadResult, Refused, apart, read
-from lifter.claims import checked
-from lifter.lift import LiftedNest, lift
-from lifter.loop_nest import LoopNest
 from mdh_core.diagnostics import Diagnostic, Fix, Refusal, refuse
 from mdh_core.source import NO_SPAN, SourceFile, Span
 from mdh_lift import beside, compile_command, journal, macros
@@ -46,13 +41,15 @@ from mdh_lift.splice import (
     revert,
     splice,
 )
-from mdh_lift.within import Broken, TooLong, each_within
 from tuning import lock as locks
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # most files have no directive: nothing of what parses and lifts is loaded for these
     from emit.gpu_file import GpuFile, GpuPart
     from emit.openmp_file import OpenmpFile, OpenmpPart
+    from frontend_c.data_regions import DataRegion
     from frontend_py.read import Refused as RefusedFunction
+    from lifter.lift import LiftedNest
+    from lifter.loop_nest import LoopNest
     from tuning.turns import Turns
 
 _OUR_DIRECTIVE = re.compile(rb'\s*#\s*pragma\s+mdh\b|\s*_Pragma\s*\(\s*"\s*mdh\b')
@@ -169,8 +166,13 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
     found = regions(source.data)
     place = Place(source, bare)
     known = functools.cache(lambda: macros.definitions(text, command))  # for what is spliced only
-    lifted, refused = _whole_or_parts(result, options.config.lift.seconds)  # LoopNest -> LiftedNest
-    nests = [_report(place, known, checked(nest), found) for nest in lifted]
+    lifted: list[LiftedNest] = []
+    refused = list(result.refused)
+    if result.nests:
+        from mdh_lift.lifting import whole_or_parts
+
+        lifted, refused = whole_or_parts(result, options.config.lift.seconds)  # LoopNest -> LiftedNest
+    nests = [_report(place, known, nest, found) for nest in lifted]
     nests += [_refused(place, nest, found) for nest in refused]
     nests.sort(key=lambda n: n.line)
     kept = [(region, problems_of(region, lifted)) for region in result.regions]
@@ -189,15 +191,17 @@ def check_source(source: SourceFile, options: Options | None = None) -> FileRepo
 
 def problems_of(region: DataRegion, lifted: Sequence[LiftedNest]) -> tuple[Diagnostic, ...]:
     """What must not be in a data region if a GPU runs these nests."""
+    from frontend_c.data_regions import problems
     from mdh_lift.gpu_plans import on_device
 
-    found = data_regions.problems(region, [on_device(nest) for nest in lifted if nest.programs])
+    found = problems(region, [on_device(nest) for nest in lifted if nest.programs])
     return tuple(d if d.file else replace(d, file=lifted[0].nest.file if lifted else "") for d in found)
 
 
 def _check_python(source: SourceFile, options: Options) -> FileReport:
     """A Python file: read and lifted in the same way; nothing is ever spliced into it."""
     from frontend_py.read import read as read_python  # not needed for C
+    from mdh_lift.lifting import lifted_within, of_python
 
     result = read_python(source)
     bare = Original(source.data, ())
@@ -210,66 +214,11 @@ def _check_python(source: SourceFile, options: Options) -> FileReport:
     return FileReport(source, bare, CompileCommand(), tuple(nests), findings)
 
 
-def of_python(factories: Collection[str]) -> Callable[[LoopNest], LiftedNest]:
-    """``lift`` for nests of Python; those of ``factories`` mean what the MDH project means by ``=``."""
-    from frontend_py.factory import assigns_in_reduction, combined
-
-    def lift_python(nest: LoopNest) -> LiftedNest:
-        store = assigns_in_reduction(nest) if nest.name in factories else None
-        if store is None:
-            return lift(nest)
-        try:
-            return combined(nest, store)
-        except Refusal as refusal:
-            return LiftedNest(nest, "refused", (), (replace(refusal.diagnostic, file=nest.file),))
-
-    return lift_python
-
-
 def _python_report(place: Place, lifted: LiftedNest) -> NestReport:
     nest = lifted.nest
     line = place.line_of(nest.directive_span or nest.span)
     findings = tuple(place.finding(d) for d in lifted.diagnostics)
     return NestReport(nest.name, line, lifted.status, lifted, (), findings, place.line_of)
-
-
-def lifted_within(
-    nests: Sequence[LoopNest], seconds: float, work: Callable[[LoopNest], LiftedNest] | None = None
-) -> Iterator[LiftedNest]:
-    """Every nest lifted; one that takes too long is refused."""
-    for nest, answer in zip(nests, each_within(seconds, work or lift, nests), strict=True):
-        match answer:
-            case LiftedNest():
-                yield answer
-            case TooLong():
-                yield _refused_nest(nest, f"the analysis took longer than {seconds:g} seconds")
-            case Broken(reason=reason):
-                yield _refused_nest(nest, f"the analysis ended with {reason}")
-
-
-def _whole_or_parts(result: ReadResult, seconds: float) -> tuple[list[LiftedNest], list[Refused]]:
-    """Every nest lifted; instead of a list of statements that does not lift whole, those parts that do."""
-    lifted: list[LiftedNest] = []
-    refused = list(result.refused)
-    for one in lifted_within(result.nests, seconds):
-        parts = result.parts.get(one.nest.name, ())
-        if one.status != "refused" or not parts:
-            lifted.append(one)
-            continue
-        told = [apart(part, one.diagnostics) for part in parts]
-        inner = list(lifted_within([part for part in told if isinstance(part, LoopNest)], seconds))
-        if any(part.status != "refused" for part in inner):
-            lifted += inner
-            refused += [part for part in told if isinstance(part, Refused)]
-        else:
-            lifted.append(one)
-    return lifted, refused
-
-
-def _refused_nest(nest: LoopNest, message: str) -> LiftedNest:
-    d = Diagnostic("MDH215", message, nest.file, nest.span,
-                   help="put directives before parts of the nest, or raise `lift.seconds`")  # fmt: skip
-    return LiftedNest(nest, "refused", (), (d,))
 
 
 def without_regions(source: SourceFile) -> Original:
@@ -345,6 +294,9 @@ def _report(
     lifted: LiftedNest,
     found: Sequence[Region],
 ) -> NestReport:
+    from lifter.claims import checked
+
+    lifted = checked(lifted)
     nest = lifted.nest
     own = tuple(r for r in found if r.name == region_name(short_name(nest.name)))
     findings = [place.finding(d) for d in lifted.diagnostics]

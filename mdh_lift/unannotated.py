@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from frontend_c.file import Refused
 from frontend_c.preprocess import CompileCommand
-from frontend_c.read import Refused
 from frontend_c.unannotated import LoopPlace, UnannotatedReader
 from lifter.claims import checked
 from lifter.lift import LiftedNest
@@ -22,7 +22,8 @@ from lifter.loop_nest import LoopNest
 from mdh_core.diagnostics import Diagnostic, Refusal
 from mdh_core.source import NO_SPAN, SourceFile, Span
 from mdh_lift.findings import Finding
-from mdh_lift.pipeline import Options, Place, command_for, lifted_within, without_regions
+from mdh_lift.lifting import lifted_within
+from mdh_lift.pipeline import Options, Place, command_for, without_regions
 
 _ROUNDS = 12  # loops inside one another that are tried
 

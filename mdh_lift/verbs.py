@@ -22,7 +22,6 @@ import click
 import msgspec
 
 from frontend_c.preprocess import find_compiler
-from lifter.describe import to_json
 from mdh_core.diagnostics import CODES, Code, Diagnostic, Refusal, refuse
 from mdh_core.source import NO_SPAN, SourceFile
 from mdh_lift import beside, journal, pipeline, report_data, report_text
@@ -110,7 +109,11 @@ def _refuse_python(target: Target) -> None:
 
 def nest_json(nest: NestReport) -> dict[str, object]:
     """The published shape of a nest (``schema_version`` 1)."""
-    described = to_json(nest.lifted, line_of=nest.line_of) if nest.lifted is not None else {}
+    described: dict[str, Any] = {}
+    if nest.lifted is not None:
+        from lifter.describe import to_json
+
+        described = to_json(nest.lifted, line_of=nest.line_of)
     return {
         "name": nest.name,
         "file": nest.name.rsplit("::", 2)[0],

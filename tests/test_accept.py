@@ -15,7 +15,7 @@ from lifter.claims import checked, claimed_loops
 from lifter.lift import LiftedNest, lift
 from mdh_core.diagnostics import Diagnostic
 from mdh_core.source import SourceFile
-from mdh_lift import pipeline
+from mdh_lift import lifting, pipeline
 from mdh_lift.config import Config, Lift
 
 ROOT = Path(__file__).parent.parent
@@ -275,7 +275,7 @@ def test_a_region_that_does_not_lift_whole_is_taken_apart(monkeypatch, parts_too
             return lift(nest)
         return LiftedNest(nest, "refused", (), (Diagnostic("MDH211", "too much", nest.file, nest.span),))
 
-    monkeypatch.setattr(pipeline, "lift", refusing)
+    monkeypatch.setattr(lifting, "lift", refusing)
     text = f"{HEAD}#pragma scop\n{COPY}\n{COPY}\n#pragma endscop\n#pragma mdh\n{COPY}\n}}\n"
     options = pipeline.Options(Config(lift=Lift(accept=["scop"])))
     report = pipeline.check_source(SourceFile("t.c", text.encode()), options)

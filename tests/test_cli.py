@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from lowering.device import DEVICES
 from mdh_core.diagnostics import CODES, Diagnostic
-from mdh_lift import config, improve, pipeline
+from mdh_lift import config, improve, lifting, pipeline
 from mdh_lift.cli import cli
 from mdh_lift.compile_command import find, from_words
 from mdh_lift.findings import Finding
@@ -136,7 +136,7 @@ def test_the_highest_status_wins(tree):
 
 
 def test_our_own_fault_is_101_with_a_report_and_no_traceback(tree, monkeypatch):
-    monkeypatch.setattr(pipeline, "lift", lambda nest: 1 // 0)
+    monkeypatch.setattr(lifting, "lift", lambda nest: 1 // 0)
     result = run("check", "good.c", "bad.c")
     assert result.exit_code == 101
     assert "Traceback" not in result.output and "MDH901" in result.output

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import random
 import re
 import shutil
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from frontend_c.lexer import closing, statement_end, token_hash, tokens
+from frontend_c.lexer import closing, statement_end, token_hash, tokens, tokens_again
 from frontend_c.math_functions import MATH
 from frontend_c.positions import Positions, pre_tokens
 from frontend_c.preprocess import CompileCommand, analysis_compiler, analysis_flags, find_compiler, preprocess
@@ -1197,6 +1198,38 @@ def test_tokens_cover_the_text():
         found = tokens(data)
         assert all(a.end <= b.start for a, b in pairwise(found))
         assert all(data[t.start : t.end] == t.text for t in found)
+
+
+_PIECES = [b"#", b" ", b"\t", b"\n", b"\r\n", b"\\\n", b"\\ \n", b"/*", b"*/", b"//", b'"', b"'", b"u8", b"L", b"x", b"1",
+           b".5e+", b"e-", b"->", b"...", b".", b"##", b"\x00", b"\xc3\xbc", b"<<=", b"<", b"\f", b"\\", b"\xef\xbb\xbf",
+           b"ab", b" y ", b";", b"{"]  # fmt: skip
+
+
+def test_tokens_after_an_edit_are_those_of_the_text():
+    """Read are only those around the edit: whatever it opens or closes, the others must be right."""
+    rng = random.Random(0)
+    for _ in range(6000):
+        pieces = [rng.choice(_PIECES) for _ in range(rng.randrange(1, 40))]
+        before = b"".join(pieces)
+        at = rng.randrange(len(pieces) + 1)
+        pieces[at : at + rng.randrange(3)] = rng.choices(_PIECES, k=rng.randrange(3))
+        after = b"".join(pieces)
+        assert tokens_again(after, before, tokens(before)) == tokens(after), (before, after)
+    assert tokens_again(b"a", b"", []) == tokens(b"a") and tokens_again(b"", b"a b c d e", tokens(b"a b c d e")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        (b'u8"a" u8 L"b" L\'c\' u8x', "string id string char id"),
+        (b" # define A \\\n b  \n ## #\n/* c */ #x", "directive directive directive"),
+        (b"a\\\n b .5e+3.x 0x1p-3 ... .", "id id number number punct punct"),
+        (b"a // b \\\n c\nd /* e", "id id"),
+        (b"\xef\xbb\xbf#if\n\xc3\xbc$ \x00", "directive id punct"),
+    ],
+)
+def test_kinds_of_tokens(text, kinds):
+    assert " ".join(t.kind for t in tokens(text)) == kinds
 
 
 def test_token_hash_ignores_layout_only():

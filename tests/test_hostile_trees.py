@@ -9,11 +9,12 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from campaigns.lsp_client import Client, Message
 from frontend_c import compilers
 from frontend_c.preprocess import CompileCommand, analysis_compiler, analysis_flags, find_compiler
 from mdh_lift import compile_command
@@ -36,13 +37,69 @@ def looked(
 ) -> tuple[subprocess.CompletedProcess[bytes], list[str]]:
     """The command in the tree, and the programs that were executed meanwhile."""
     log = tree.parent / "executed"
-    watched = ["strace", "--seccomp-bpf", "-f", "-qq", "-e", "trace=execve,execveat", "-o", str(log), "--", COMMAND]
     done = subprocess.run(
-        [*watched, *arguments], cwd=tree, capture_output=True, timeout=120,
+        [*watched(log), *arguments], cwd=tree, capture_output=True, timeout=120,
         env={**os.environ, **(environment or {})}, check=False,
     )  # fmt: skip
+    return done, executed_in(log)
+
+
+def watched(log: Path) -> list[str]:
+    """The command, watched for what it executes."""
+    watch = ["strace", "--seccomp-bpf", "-f", "-qq", "-e", "trace=execve,execveat", "-o", str(log)]
+    return [*watch, "--", COMMAND]
+
+
+def executed_in(log: Path) -> list[str]:
+    """Programs that the command executed, itself left out."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.endswith(" = 0")]
-    return done, [m[1] for line in lines if (m := re.search(r'execve(?:at)?\("([^"]*)"', line))][1:]
+    return [m[1] for line in lines if (m := re.search(r'execve(?:at)?\("([^"]*)"', line))][1:]
+
+
+QUESTIONS = ("hover", "inlayHint", "codeLens", "codeAction", "completion", "documentSymbol", "foldingRange")
+
+
+def edited(
+    tree: Path, names: Sequence[str | bytes], trusted: bool, environment: Mapping[str, str] | None = None,
+    asked: bool = True,
+) -> tuple[dict[str, list[Message]], list[str]]:
+    """What the language server tells of files once all was asked that an editor asks, and what it executed.
+
+    Every file is opened and edited; with ``asked``, every question is asked about it, and it is asked for each
+    change that the server can make.
+    """
+    log = tree.parent / "executed"
+    told = {}
+    with Client([*watched(log), "lsp"], tree, environment) as client:
+        client.start(trusted=trusted)
+        for name in names:
+            path = Path(os.fsdecode(os.fsencode(tree) + b"/" + os.fsencode(name)))
+            text = path.read_text()
+            client.open(path, text, "python" if path.suffix == ".py" else "c")
+            client.diagnostics(path, 1)
+            client.change(path, 2, (0, 0), "/**/ " if path.suffix == ".c" else "# \n")
+            told[os.fsdecode(name)] = client.diagnostics(path, 2)
+            uri = {"uri": path.as_uri()}
+            place = {"line": 2, "character": 4}
+            whole = {"start": {"line": 0, "character": 0}, "end": {"line": 5, "character": 0}}
+            for question in QUESTIONS if asked else ():
+                context = {"diagnostics": told[os.fsdecode(name)], "triggerKind": 1}
+                client.ask(
+                    f"textDocument/{question}",
+                    {"textDocument": uri, "position": place, "range": whole, "context": context},
+                )
+            changes = (("splice", "f::0"), ("revert", "f::0"), ("show", "f::0"), ("annotate", 4))
+            for verb, about in changes if asked else ():
+                command = {"command": f"mdhLift.{verb}", "arguments": [path.as_uri(), about]}
+                client.ask("workspace/executeCommand", command)
+        client.send(method="workspace/didChangeWatchedFiles", params={"changes": []})
+        client.stop()
+    return told, executed_in(log)
+
+
+def ours(program: str) -> bool:
+    """The interpreter that analyses, beside what may always be executed."""
+    return allowed(program) or Path(program).resolve() == Path(sys.executable).resolve()
 
 
 def allowed(program: str) -> bool:
@@ -107,6 +164,55 @@ def test_flags_of_a_database_execute_nothing(tree: Path) -> None:
     assert not (tree / "ran").exists()
     assert (tree / "f.c").read_text() == NEST
     assert done.stdout.count(b"is ignored while reading") >= 20
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_an_editor_executes_nothing_of_a_database(tree: Path, trusted: bool) -> None:
+    """The same flags, and compilers and a configuration that the tree brings, with the language server."""
+    evil(tree / "evil.sh"), evil(tree / "cc1"), evil(tree / "gcc")
+    lines = [*_plugin(tree)[::6], "./gcc", f"{tree}/gcc", "./evil.sh"]
+    entries = []
+    for k, line in enumerate(lines):
+        (tree / f"f{k}.c").write_text(NEST)
+        entries.append({"directory": str(tree), "file": f"f{k}.c", "command": f"{line} -c f{k}.c"})
+    (tree / "compile_commands.json").write_text(json.dumps(entries))
+    (tree / "g.py").write_text("from mdh_lift import mdh\nopen('ran', 'w')\n@mdh\ndef g(x: 'float32[:]'):\n    pass\n")
+    for name in ("pycparser", "mdh_core", "sitecustomize", "json", "pygls"):
+        (tree / f"{name}.py").write_text("open('ran', 'w')\n")
+    path = f".:{tree}:{os.environ['PATH']}"
+    told, executed = edited(tree, [*(f"f{k}.c" for k in range(len(lines))), "g.py"], trusted, {"PATH": path})
+    assert [p for p in executed if not ours(p)] == []
+    readers = [p for p in executed if compilers.is_reader(p)]
+    if trusted:  # each version of each file was read
+        assert len(readers) >= 2 * len(lines)
+        for k in range(len(lines) - 3, len(lines)):
+            assert any("is not started" in d["message"] for d in told[f"f{k}.c"]), told[f"f{k}.c"]
+    else:
+        assert readers == []  # no preprocessor, and nobody asks a compiler for its version
+    assert not any(d.get("code") in ("MDH821", "MDH901") for found in told.values() for d in found), told
+    assert not list(tree.rglob("ran"))
+    assert (tree / "f.c").read_text() == NEST and (tree / "f0.c").read_text() == NEST
+
+
+def test_an_editor_with_a_configuration_that_names_what_does_not_belong_to_it(tree: Path) -> None:
+    evil(tree / "evil.sh")
+    (tree / "mdh-lift.toml").write_text(
+        '[build]\ncompiler = "./evil.sh"\nflags = ["-fplugin=./evil.so", "@args", "-wrapper", "./evil.sh"]\n'
+        '[lock]\npath = "/dev/zero"\n[database]\npath = "/dev/null/x"\n'
+    )
+    _, executed = edited(tree, ["f.c"], True)
+    assert [p for p in executed if not ours(p)] == []
+    assert not (tree / "ran").exists()
+
+
+def test_an_editor_with_names_of_files(tree: Path) -> None:
+    for name in NAMES:
+        Path(os.fsdecode(os.fsencode(tree) + b"/" + name)).write_text(NEST)
+    told, executed = edited(tree, NAMES[::4], True, asked=False)
+    assert [p for p in executed if not ours(p)] == []
+    assert len([p for p in executed if compilers.is_reader(p)]) >= len(NAMES[::4])
+    assert not any(found for found in told.values()), told
+    assert not (tree / "ran").exists()
 
 
 def test_compilers_in_the_tree_are_not_started(tree: Path) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from frontend_c.lexer import Token, closing, tokens
+from frontend_c.lexer import Token, closing, tokens_again
 from mdh_core.diagnostics import Refusal
 from mdh_core.source import Edit, Span, apply_edits
 from mdh_lift.lsp.values import Analysis, Finding, Nest, places, shifted
@@ -69,9 +69,20 @@ class Layout:
 
 @dataclass
 class Memory:
-    """Values of functions by what they depend on; places count from the start of the function."""
+    """Values of functions by what they depend on; places count from the start of the function.
+
+    ``text``, ``stream``: the last text without generated regions, and its tokens.
+    """
 
     known: OrderedDict[bytes, Analysis] = field(default_factory=OrderedDict)
+    text: bytes = b""
+    stream: Sequence[Token] = ()
+
+    def tokens(self, text: bytes) -> Sequence[Token]:
+        """Of a text that is mostly like the last one."""
+        self.stream = tokens_again(text, self.text, self.stream)
+        self.text = text
+        return self.stream
 
     def get(self, key: bytes) -> Analysis | None:
         found = self.known.get(key)
@@ -87,7 +98,7 @@ class Memory:
 
 def checked(data: bytes, check: Callable[[bytes], Analysis], memory: Memory, salt: bytes = b"") -> Analysis:
     """``check(data)``, with what is known from earlier calls.  ``salt``: all else that results depend on."""
-    layout = _layout(data)
+    layout = _layout(data, memory)
     if layout is None:
         return ordered(check(data))
     keys = _keys(layout, data, salt)
@@ -121,7 +132,7 @@ def _finding_key(f: Finding) -> tuple[object, ...]:
 # --------------------------------------------------------------------------- functions of a document
 
 
-def _layout(data: bytes) -> Layout | None:
+def _layout(data: bytes, memory: Memory) -> Layout | None:
     """The functions; None where a text cannot be taken apart."""
     if _DATA.search(data) or _NOT_TEXT.search(data):
         return None
@@ -130,7 +141,7 @@ def _layout(data: bytes) -> Layout | None:
     except Refusal:
         return None
     found = regions(data)
-    stream = tokens(bare.data)
+    stream = memory.tokens(bare.data)
     units: list[Unit] = []
     around: list[Token] = []
     k = begin = mark = 0  # the declaration that is being read: its first token, and that in ``around``

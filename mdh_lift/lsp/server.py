@@ -34,7 +34,9 @@ ANNOTATE, EXPLAIN, SHOW, SPLICE, REVERT, RESTART = (
     "mdhLift.explain", "mdhLift.show", "mdhLift.splice", "mdhLift.revert", "mdhLift.restart",
 )  # fmt: skip
 COMPUTED = {"splice": SPLICE, "revert": REVERT, "annotate": ANNOTATE}  # changes that the child works out
-_SHORTEST = 0.05  # seconds between an edit and the analysis
+# between an edit and the analysis: at least so many seconds, and so much of what the last analysis took;
+# one that runs is not stopped, so who types on has at most one core busy
+_SHORTEST, _PART = 0.05, 0.25
 _SEVERITY = {
     "error": lsp.DiagnosticSeverity.Error,
     "warning": lsp.DiagnosticSeverity.Warning,
@@ -278,7 +280,7 @@ def make_server() -> Server:
         changes = [_change(c) for c in params.content_changes]
         document.change(changes, params.text_document.version, server.encoding)
         longest = max(server.settings.debounce, 0.0)
-        server.schedule(document, min(longest, max(_SHORTEST, document.seconds)))
+        server.schedule(document, min(longest, max(_SHORTEST, _PART * document.seconds)))
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
     def did_save(params: lsp.DidSaveTextDocumentParams) -> None:

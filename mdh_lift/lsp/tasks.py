@@ -79,6 +79,11 @@ class Tasks:
         source = SourceFile(request.path, request.text)
         if request.task == "annotate":
             return _annotated(source, int(request.nest), options)
+        if not request.trusted:  # it reads the lock file of the tree, and asks the compiler who it is
+            raise refuse(
+                "MDH822", f"`{request.nest}` is not spliced: the workspace is not trusted",
+                help=f"trust it, or let `mdh-lift -w {request.path}::{request.nest}` do it",
+            )  # fmt: skip
         from mdh_lift.lsp.tuned import spliced  # not needed until somebody splices
 
         return spliced(check_source(source, options), request.nest, options)
