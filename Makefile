@@ -22,7 +22,7 @@ demo: $(VENV)/.stamp-tune
 	$(DEMO)/matmul
 
 test: $(VENV)/.stamp-dev
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal --durations 40
 
 lint: $(VENV)/.stamp-dev
 	$(BIN)/ruff check .

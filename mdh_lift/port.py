@@ -361,6 +361,7 @@ class _Run:
         for told in message["left"]:
             reason = {"result": "refused", "code": told["code"], "reason": told["message"]}
             record = f.nests[told["name"]] | reason
+            assert self.journal is not None
             self.journal.add(record)
             f.nests[told["name"]] = record
             self._say(f"{f.name}::{told['name']}  left as it is {told['code']}")
