@@ -241,29 +241,29 @@ async def test_an_action_writes_out_operators(client, tmp_path):
 
 
 def tuned_here(path: Path) -> None:
-    """A lock file that says of the nest what `mdh-lift tune` would."""
-    from mdh_lift import improve
-    from mdh_lift.lsp import tuned
-    from tuning.tune import text_hash
+    """The database and the lock file say of the nest what `mdh-lift tune` would."""
+    from mdh_lift import improve, recorded
+    from tuning.records import canonical
+    from tuning.results import text_hash
+    from tuning.store import Store
 
     options = options_for(str(path), True)
     report = check_source(SourceFile(str(path), path.read_bytes()), options)
     work = improve.prepare(report, report.nests[0], options)
     point = work.plan.default
-    entry = locks.Entry(
-        work.lock_name,
-        tuned.fingerprint(work.bench.toolchain, work.bench.threads),
-        work.size_class,
-        work.hash,
-        {"point": dict(point)},
-        text_hash(work.plan.candidate(point, described=True)),
-        None,
-        {"cases": 3},
-    )
-    lock = locks.merge(locks.empty(), entry)
-    (block,) = (b for m in lock["nests"].values() for s in m.values() for b in s.values())
-    block["speedup"] = {"median": 3.2, "low": 3.1, "high": 3.3, "confidence": 0.95}
-    locks.write(options.lock_path, lock)
+    with Store(options.database_path) as store:
+        record = store.finish(
+            store.begin(recorded.context(work, 1), "best estimated", "1ev"),
+            winner=canonical(point),
+            winner_text=text_hash(recorded.given(work.plan.candidate)(point)),
+            locked_text=text_hash(work.plan.candidate(point, described=True)),
+            verification={"cases": 3, "calls": 3},
+            original=(3.2,),
+            pairs=tuple((3.19 + k / 1000, 1.0) for k in range(21)),
+            measured="ok",
+            stopped="budget",
+        )
+    locks.write(options.lock_path, locks.merge(locks.empty(), recorded.entry(work, record)))
 
 
 @pytest.mark.asyncio
@@ -303,7 +303,16 @@ async def test_splice_and_revert(client, tmp_path):
     why = await client.workspace_execute_command_async(
         lsp.ExecuteCommandParams("mdhLift.splice", [doc.uri, "gemm::0"])
     )
-    assert why.startswith("MDH822") and "changed since it was tuned" in why
+    assert why.startswith("MDH525") and "changed since it was tuned" in why
+
+    # what no database of this machine knows is not put in place, whatever the lock file says
+    doc.replace(GEMM)
+    await doc.told()
+    options_for(str(doc.path), True).database_path.unlink()
+    why = await client.workspace_execute_command_async(
+        lsp.ExecuteCommandParams("mdhLift.splice", [doc.uri, "gemm::0"])
+    )
+    assert why.startswith("MDH525") and "there is no database" in why
 
 
 @pytest.mark.asyncio

@@ -1,8 +1,8 @@
 """What the lock file says about nests, and the splice that follows from it; nothing is compiled or run.
 
 A splice in an editor puts in place what ``mdh-lift tune`` compiled, ran, compared and measured on this
-machine: the lock file must hold the nest as it now is, for this machine, verified and faster, and this
-version must generate the same text.  Anything else is for the command.
+machine, as ``mdh-lift splice`` does: the database must hold it (``mdh_lift.verified``).  Anything else is for
+the command.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from frontend_c.preprocess import analysis_compiler
 from mdh_core.diagnostics import refuse
@@ -24,15 +25,10 @@ from mdh_lift.pipeline import (
     short_name,
     source_hash,
     splice_file,
-    splice_part,
     style_of,
     target_of,
 )
 from tuning import lock as locks
-from tuning.fingerprint import fingerprint
-
-if TYPE_CHECKING:
-    from mdh_lift.improve import Work
 
 
 def tuned(report: FileReport, options: Options) -> dict[str, tuple[Tuned, ...]]:
@@ -72,13 +68,12 @@ def _number(value: object) -> float:
 
 
 def spliced(report: FileReport, name: str, options: Options) -> bytes:
-    """The file with what the lock file says of a nest in place.
+    """The file with what is recorded as verified for a nest in place, as ``mdh-lift splice`` would write it.
 
-    Raises ``Refusal`` (MDH822 where the command has to do it; what ``splice_file`` raises).
+    Raises ``Refusal``: MDH822 where the command has to do it, what ``mdh_lift.verified`` raises where nothing
+    is recorded, and what ``splice_file`` raises.
     """
-    from mdh_lift import improve, kernels  # not needed until somebody splices
-    from mdh_lift.classes import clauses_of
-    from tuning.results import text_hash
+    from mdh_lift import several  # not needed until somebody splices
 
     nest = _nest(report, name)
     if not nest.replaceable:
@@ -87,22 +82,15 @@ def spliced(report: FileReport, name: str, options: Options) -> bytes:
         raise _for_the_command(nest, "generated files for GPUs stand beside the source")
     if style_of(nest, options.style, options.config.splice.style) == "outline":
         raise _for_the_command(nest, "its kernel stands in a file beside the source")
-    if nest.lifted is not None and len(clauses_of(nest.lifted)) > 1:
-        raise _for_the_command(nest, "kernels for several classes of sizes are compared as a whole")
     command = report.command
     if command.compiler and shutil.which(command.compiler) != analysis_compiler(command):
         raise _for_the_command(nest, f"`{command.compiler}` does not look like a compiler")
-    work = improve.prepare(report, nest, options)
-    block = _verified(work, options)
-    assert isinstance(work.plan, kernels.Plan)
-    point = block["configuration"]["point"]
-    if text_hash(work.plan.candidate(point, described=True)) != block.get("text_hash"):
-        raise _for_the_command(nest, "this version generates other code than what was verified")
-    kernel = work.plan.kernel(point)
-    after = kernels.after_text(work.plan.lifted)
-    part = splice_part(report, work.plan.lifted.nest, kernel.text, kernel.call, after)
-    change = splice_file(report, [part], options.force)
-    if change.beside or change.removed or change.new is None:
+    known = several.improve(report, nest, replace(options, recorded=True), "splice", lambda *_: None)
+    if known.part is None:
+        reasons = [f.diagnostic.message for f in known.findings]
+        raise _for_the_command(nest, reasons[-1] if reasons else "no version of it was verified")
+    change = splice_file(report, [known.part], options.force)
+    if known.apart or change.beside or change.removed or change.new is None:
         raise _for_the_command(nest, "files beside the source change, too")
     return change.new
 
@@ -112,28 +100,6 @@ def _nest(report: FileReport, name: str) -> NestReport:
     if found is None or found.lifted is None:
         raise refuse("MDH822", f"the file has no nest `{name}` that lifts")
     return found
-
-
-def _verified(work: Work, options: Options) -> dict[str, Any]:
-    """The entry of the lock file that was verified here and is fast enough.  Raises MDH822."""
-    nest = work.nest
-    machine = fingerprint(work.bench.toolchain, work.bench.threads)
-    try:
-        block = locks.find(locks.read(options.lock_path), work.lock_name, machine, work.size_class)
-    except locks.LockError as error:
-        raise _for_the_command(nest, f"`{options.lock_path.name}`: {error}") from None
-    if block is None:
-        raise _for_the_command(nest, "it was not tuned on this machine")
-    if block.get("source_hash") != work.hash:
-        raise _for_the_command(nest, "it changed since it was tuned")
-    ratio = block.get("speedup")
-    low = _number(ratio.get("low")) if isinstance(ratio, Mapping) else 0.0
-    if low <= options.config.tune.min_speedup:
-        raise _for_the_command(nest, f"the tuned version is not faster ({low:.3g} x at least)")
-    point = block.get("configuration", {}).get("point")
-    if not isinstance(point, dict) or not block.get("verification"):
-        raise _for_the_command(nest, "the lock file does not say what was verified")
-    return block
 
 
 def _for_the_command(nest: NestReport, why: str) -> Exception:
