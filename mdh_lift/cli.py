@@ -21,7 +21,7 @@ from frontend_c.directives import ACCEPTED
 from lifter.annotations import TARGETS
 from lowering.device import DEVICES
 from mdh_core.diagnostics import CODES
-from mdh_lift import verbs
+from mdh_lift import tool_verbs, verbs
 from mdh_lift.compile_command import DatabaseError
 from mdh_lift.config import STYLES, ConfigurationError
 from mdh_lift.findings import FAIL_ON
@@ -414,14 +414,14 @@ def explain(ctx: click.Context, code: str) -> None:
         near = difflib.get_close_matches(code.upper(), CODES, 3)
         hint = f"; near: {', '.join(near)}" if near else "; `mdh-lift codes` lists all"
         raise click.UsageError(f"no diagnostic has the code `{code}`{hint}")
-    ctx.exit(verbs.explain(_session(ctx), row))
+    ctx.exit(tool_verbs.explain(_session(ctx), row))
 
 
 @verb("codes")
 @click.pass_context
 def codes(ctx: click.Context) -> None:
     """All diagnostics, one per line."""
-    ctx.exit(verbs.codes(_session(ctx)))
+    ctx.exit(tool_verbs.codes(_session(ctx)))
 
 
 @verb("config")
@@ -429,7 +429,7 @@ def codes(ctx: click.Context) -> None:
 @click.pass_context
 def config(ctx: click.Context, path: str) -> None:
     """The configuration that holds for a file, and where it comes from."""
-    ctx.exit(verbs.config(_session(ctx), path))
+    ctx.exit(tool_verbs.config(_session(ctx), path))
 
 
 @verb("version")
@@ -437,7 +437,7 @@ def config(ctx: click.Context, path: str) -> None:
 @click.pass_context
 def version(ctx: click.Context, where: bool) -> None:
     """The version."""
-    ctx.exit(verbs.version(_session(ctx), where))
+    ctx.exit(tool_verbs.version(_session(ctx), where))
 
 
 @verb("port")
@@ -486,7 +486,7 @@ def report(ctx: click.Context, /, **arguments: object) -> None:
 def doctor(ctx: click.Context, bench: bool) -> None:
     """What mdh-lift finds on this machine."""
     _frozen_forbids(ctx)
-    ctx.exit(verbs.doctor(_session(ctx), bench))
+    ctx.exit(tool_verbs.doctor(_session(ctx), bench))
 
 
 # --------------------------------------------------------------------------- the database
