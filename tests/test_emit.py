@@ -417,7 +417,7 @@ def test_dot_runs_on_all_cores_although_only_a_reduction_is_parallel() -> None:
 
 
 def test_guards() -> None:
-    text = _text("matmul", assume=("I > 3",))
+    text = _text("matmul", assume=("I > 3",), params=EVERYTHING["matmul"].params)
     assert "if (!(I > 3)) return 0;" in text
     assert "/* A and C overlap */" in text
     assert "the original runs where: A and C overlap; B and C overlap; not (I > 3)" in text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from frontend_c import hole
+from frontend_c import file, hole
 from frontend_c import read as reading
 from frontend_c.read import CompileCommand, ReadResult, read
 from mdh_core.source import SourceFile
@@ -62,7 +62,7 @@ def runs_of_the_preprocessor(text: str, monkeypatch) -> int:
 
     real = hole.preprocess
     monkeypatch.setattr(hole, "preprocess", counted)
-    monkeypatch.setattr(reading, "preprocess", counted)
+    monkeypatch.setattr(file, "preprocess", counted)
     assert len(read(SourceFile("t.c", text.encode()), CompileCommand()).nests) >= 2
     return count
 
