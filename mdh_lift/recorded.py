@@ -221,11 +221,15 @@ def entry(work: Work, record: SearchRecord) -> locks.Entry:
 
     Where the record is of the locked choice alone, it stays said how that was found.
     """
-    before = block(work) if record.strategy == LOCKED else None
+    return entry_named(work.lock_name, record, block(work) if record.strategy == LOCKED else None)
+
+
+def entry_named(name: str, record: SearchRecord, before: Mapping[str, Any] | None = None) -> locks.Entry:
+    """``name``: the nest's in the lock file; ``before``: the entry of which ``seed`` and the like stay."""
     how = before or {"seed": record.seed, "strategy": record.strategy, "budget": record.budget}
     made_for = {name: record.machine[name] for name in ("machine", "device") if name in record.machine}
     return locks.Entry(
-        work.lock_name,
+        name,
         record.fingerprint,
         record.size_class,
         record.source_hash,

@@ -25,7 +25,7 @@ from mdh_lift.report.data import Ratio, geometric_mean
 from mdh_lift.report.serve import server
 from tests.reports import GATHER, MATVEC, database, tuned, write_ceilings, write_tree
 from tuning import exports
-from tuning.store import Store
+from tuning.store import Context, Store
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 VENDOR = Path(data.__file__).parent / "vendor"
@@ -118,6 +118,26 @@ def test_a_report_says_what_is_known(tree):
     assert matvec["roof"]["achieved"] == pytest.approx(2 * 64 * 32 / 2e-6)
     assert matvec["results"][0]["here"] and matvec["results"][0]["fresh"]
     assert found["ceilings"]["peaks"]
+
+
+def test_what_only_the_database_knows_is_a_result(tree):
+    """`port` without -w writes no lock file."""
+    (tree / "mdh-lift.lock").unlink()
+    (matvec,) = content("matvec.c")["nests"]
+    (result,) = matvec["results"]
+    assert matvec["state"] == "tuned" and result["fresh"] and not result["locked"]
+    assert result["speedup"] is None and result["block"]["budget"] == "30ev"
+    assert matvec["result"]["origin"] == "generated from the database"
+    with Store(tree / database()) as store:
+        (first,) = store.searches()
+        context = Context(*(getattr(first, f) for f in ("nest", "source_hash", "fingerprint", "size_class")), "", "")
+        later = store.begin(context, "model", "0")
+        store.finish(later, winner=first.winner, pairs=((3.0, 1.0), (3.1, 1.0)) * 8, measured="ok", stopped="budget")
+    (matvec,) = content("matvec.c")["nests"]
+    assert [round(r["speedup"]["median"], 2) for r in matvec["results"]] == [3.05], "the last one counts"
+    (tree / "matvec.c").write_text(MATVEC.replace("+= M", "+= 2 * M"))
+    (matvec,) = content("matvec.c")["nests"]
+    assert matvec["state"] == "lifted" and matvec["result"] is None
 
 
 def test_what_changed_since_is_not_taken_for_new(tree):

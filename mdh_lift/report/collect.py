@@ -27,6 +27,7 @@ from mdh_lift.emitted import emitted
 from mdh_lift.files import is_python
 from mdh_lift.findings import Finding
 from mdh_lift.pipeline import FileReport, NestReport, short_name, source_hash, target_of
+from mdh_lift.recorded import entry_named
 from mdh_lift.report import limits, svg
 from mdh_lift.report.data import (
     Legend,
@@ -169,11 +170,12 @@ def _nest(
     options = session.options(report.source.path)
     path = os.path.relpath(report.source.path, options.root)
     name = f"{path}::{short_name(nest.name)}".encode("utf-8", "backslashreplace").decode()
-    blocks = kept.lock(options.lock_path)["nests"].get(name, {})
+    locked = kept.lock(options.lock_path)["nests"].get(name, {})
     records = kept.searches(options.database_path, name)
+    only_recorded = _recorded(name, records, locked)
     lifted = nest.lifted
-    current = _hash(report, nest) if blocks else ""
-    results = tuple(_results(blocks, current))
+    current = _hash(report, nest) if locked or only_recorded else ""
+    results = (*_results(locked, current), *_results(only_recorded, current, locked=False))
     newest = _newest(records)
     kept.shown += newest
     searches = tuple(map(_search, newest))
@@ -252,7 +254,7 @@ def _dedented(text: str) -> str:
 
 
 def _result(report: FileReport, nest: NestReport, results: Sequence[Result]) -> Text | None:
-    """What is spliced, or what the lock file's configuration gives; None where there is neither."""
+    """What is spliced, or what the chosen configuration gives; None where there is neither."""
     if nest.regions:
         texts = [_dedented(_plain(r.text)) for r in nest.regions]
         return _cut("\n\n".join(t.strip("\n") for t in texts), "spliced into the file")
@@ -261,7 +263,8 @@ def _result(report: FileReport, nest: NestReport, results: Sequence[Result]) -> 
     if not isinstance(point, dict) or is_python(report.source.path):
         return None
     try:
-        return _cut(emitted(report, nest, point), "generated from the lock file")
+        origin = "lock file" if chosen is not None and chosen.locked else "database"
+        return _cut(emitted(report, nest, point), f"generated from the {origin}")
     except (Refusal, ConfigurationError):
         return None
 
@@ -319,7 +322,23 @@ _KINDS = {
 # --------------------------------------------------------------------------- lock file and database
 
 
-def _results(blocks: object, current: str) -> Iterator[Result]:
+def _recorded(name: str, records: Sequence[SearchRecord], locked: object) -> dict[str, dict[str, Any]]:
+    """What the last searches found, of which the lock file says nothing, as it would say it.
+
+    `port` and `mdh-lift FILE` without `-w` leave no other trace.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for r in records:
+        said = locked.get(r.fingerprint) if isinstance(locked, dict) else None
+        if r.finished and r.is_search and r.winner and not (isinstance(said, dict) and r.size_class in said):
+            block = locks.block_of(entry_named(name, r))
+            if not r.pairs:  # compared, not measured
+                del block["speedup"]
+            found.setdefault(r.fingerprint, {})[r.size_class] = block
+    return found
+
+
+def _results(blocks: object, current: str, locked: bool = True) -> Iterator[Result]:
     if not isinstance(blocks, dict):
         return
     here = limits_of_machines.hardware(limits_of_machines.machine_key(("cc",), _threads()))
@@ -329,7 +348,7 @@ def _results(blocks: object, current: str) -> Iterator[Result]:
                 fresh = bool(current) and block.get("source_hash") == current
                 yield Result(
                     machine, sizes, _ratio(block.get("speedup")), block.get("verification") or {}, block,
-                    limits_of_machines.hardware(machine) == here, fresh,
+                    limits_of_machines.hardware(machine) == here, fresh, locked,
                 )  # fmt: skip
 
 

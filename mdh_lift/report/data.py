@@ -2,7 +2,7 @@
 
     report  ::= Report(title, version, summary, nests*, environment, board?, notes*)
     nest    ::= Nest(name, state, source, result, steps*, picture, counts, results*, searches*, diagnostics*)
-    result  ::= Result(fingerprint, sizes, speedup, verification, block)          # one block of the lock file
+    result  ::= Result(fingerprint, sizes, speedup, verification, block)          # of lock file or database
     search  ::= Search(…, trials*, rejected*)                                      # one of the database
 
 Times are seconds, ratios original / result.  ``report.collect`` makes it, ``as_json`` writes it.
@@ -76,7 +76,10 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One block of the lock file. ``here``: made on this machine (or one like it)."""
+    """One block of the lock file, or what it would say of a search that only the database knows.
+
+    ``here``: made on this machine (or one like it); ``locked``: it is in the lock file.
+    """
 
     fingerprint: str
     sizes: str
@@ -85,6 +88,7 @@ class Result:
     block: Mapping[str, Any]
     here: bool
     fresh: bool  # made from the source as it is now
+    locked: bool = True
 
 
 @dataclass(frozen=True, slots=True)

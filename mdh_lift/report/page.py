@@ -181,7 +181,7 @@ def _shortened(n: Nest, share: int) -> Nest:
 
 _STATES = {
     "spliced": "the result is in the file, and fresh",
-    "tuned": "the result is in the lock file, made from the source as it is",
+    "tuned": "there is a result, made from the source as it is, in the lock file or the database",
     "lifted": "it has an MDH expression, and no result yet",
     "partial": "a part of it has an MDH expression",
     "refused": "it has none",
