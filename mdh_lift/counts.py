@@ -40,6 +40,7 @@ from mdh_core.expr import (
 from mdh_core.ir import Buffer, MdhProgram, Sequential, Store, keeps_if_empty
 from mdh_core.polytope import rows_of
 from mdh_lift import kernels
+from mdh_lift.c_value import NotAnInteger
 from mdh_lift.operations import FLOATING, of_body, operations
 from mdh_lift.subject import fitting, repaired
 
@@ -123,15 +124,18 @@ def usual_counts(
 ) -> tuple[dict[str, int], Counts] | None:
     """Sizes and counts at the sizes that are tuned for: of the directive, or those that ``tune`` would take.
 
-    ``sizes``: others of the nest's integer variables.  None where nothing was lifted or sizes make no sense.
+    ``sizes``: others of the nest's integer variables.  None where nothing was
+    lifted, where sizes make no sense, or where one cannot be told from the source.
     """
     if not lifted.programs:
         return None
-    wanted = {**kernels.sizes_of(lifted), **(sizes or {})}
-    variables = (repaired if sizes or lifted.nest.directive.sizes else fitting)(lifted, wanted)
-    if variables is None:
+    try:
+        wanted = {**kernels.sizes_of(lifted), **(sizes or {})}
+        variables = (repaired if sizes or lifted.nest.directive.sizes else fitting)(lifted, wanted)
+        params = None if variables is None else kernels.parameter_values(lifted, variables)
+    except NotAnInteger:  # the length of a row that only a compiler knows
         return None
-    return variables, counts(lifted, kernels.parameter_values(lifted, variables))
+    return None if variables is None or params is None else (variables, counts(lifted, params))
 
 
 def counts(lifted: LiftedNest, params: Mapping[str, int]) -> Counts:

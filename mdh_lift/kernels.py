@@ -26,7 +26,7 @@ from lowering.right_looking import right_looking
 from lowering.rows_apart import rows_apart
 from lowering.space import Space, tuning_space
 from lowering.traffic import bytes_of
-from mdh_core.diagnostics import refuse
+from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import Affine, ScalarType
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Size, Step, programs_of
 from mdh_core.show import c_style, show, statements
@@ -400,15 +400,18 @@ def _deeper(lines: list[str]) -> list[str]:
     return ["  " + line for line in lines]
 
 
+def not_known(lifted: LiftedNest, error: Exception) -> Refusal:
+    """MDH804: the value of a size, which ``error`` names, cannot be told from the source."""
+    what = f"`{lifted.nest.name}` cannot be run by itself: the value of {error} is not known"
+    return refuse("MDH804", what, lifted.nest.span)
+
+
 def plan(lifted: LiftedNest, lines: str = "", macros: frozenset[str] = frozenset()) -> Plan:
     """A plan for the directive's first ``sizes`` clause, or for usual sizes."""
     try:
         params = parameter_values(lifted, sizes_of(lifted))
     except (NotAnInteger, KeyError) as error:
-        reason = f"the value of {error} is not known"
-        raise refuse(
-            "MDH804", f"`{lifted.nest.name}` cannot be run by itself: {reason}", lifted.nest.span
-        ) from None
+        raise not_known(lifted, error) from None
     return planned(lifted, params, lines, macros)
 
 

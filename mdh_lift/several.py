@@ -16,7 +16,8 @@ import msgspec
 
 from mdh_core.diagnostics import refuse
 from mdh_lift import improve as one_class
-from mdh_lift import verified
+from mdh_lift import kernels, verified
+from mdh_lift.c_value import NotAnInteger
 from mdh_lift.classes import AnyPlan, Clause, SeveralPlan, classes_of, clauses_of, only_clause, several
 from mdh_lift.findings import Finding
 from mdh_lift.improve import (
@@ -53,6 +54,14 @@ class Searched:
 
 def improve(report: FileReport, nest: NestReport, options: Options, stage: str, tell: Tell) -> Improvement:
     """As ``mdh_lift.improve.improve``, with a kernel for each of several `sizes` clauses."""
+    assert nest.lifted is not None
+    try:
+        return _improve(report, nest, options, stage, tell)
+    except NotAnInteger as error:
+        raise kernels.not_known(nest.lifted, error) from None
+
+
+def _improve(report: FileReport, nest: NestReport, options: Options, stage: str, tell: Tell) -> Improvement:
     assert nest.lifted is not None
     if len(clauses_of(nest.lifted)) < 2:
         return one_class.improve(report, nest, options, stage, tell)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -180,3 +181,16 @@ def test_the_makefile_fragment_leaves_the_default_target_alone(tree):
     (tree / "Makefile").write_text(f"include {fragment}\n\napp: mdh-lift-check\n\ttouch app\n")
     shown = subprocess.run(["make", "-n"], capture_output=True, text=True, check=True).stdout
     assert "mdh-lift check" in shown and "touch app" in shown
+
+
+def test_rows_whose_length_only_a_compiler_knows(tmp_path: Path) -> None:
+    """They lift; what needs numbers says so (MDH804), and the report leaves them out."""
+    (tmp_path / "g.c").write_text(
+        "int columns(void);\ndouble total(int n)\n{\n    double A[7][columns()], s = 0;\n#pragma mdh\n"
+        "    for (int i = 0; i < 7; i++)\n        for (int j = 0; j < n; j++)\n            s += A[i][j];\n"
+        "    return s;\n}\n"
+    )
+    for verb, status, code in (("verify", 1, "MDH804"), ("tune", 1, "MDH804"), ("report", 0, "")):
+        with contextlib.chdir(tmp_path):
+            done = CliRunner().invoke(cli, [verb, "g.c"])
+        assert done.exit_code == status and code in done.output and "MDH9" not in done.output, done.output

@@ -22,6 +22,7 @@ from mdh_core.diagnostics import Refusal
 from mdh_core.expr import Assign, Declare, If, ScalarType, Select, Var, stmt_exprs, variables
 from mdh_core.show import c_style, expression
 from mdh_lift import kernels
+from mdh_lift.c_value import NotAnInteger
 
 EXTENTS = {1: 10, 2: 6, 3: 4, 4: 3}  # iterations of each loop that are drawn, by the number of loops
 _DEEPER = 2
@@ -161,7 +162,7 @@ def _parameters(lifted: LiftedNest, value: int) -> dict[str, int] | None:
     names = {name for name, p in kernels.variables_of(lifted).items() if _is_integer(p.type)}
     try:
         return kernels.parameter_values(lifted, dict.fromkeys(names, value))
-    except (KeyError, ValueError, ArithmeticError):
+    except (KeyError, ValueError, ArithmeticError, NotAnInteger):
         return None
 
 
