@@ -36,6 +36,7 @@ from mdh_core.expr import (
     walk,
 )
 from mdh_core.ir import MdhProgram
+from mdh_core.lanes import is_truth, steady_divisor
 
 
 class Lines:
@@ -432,8 +433,30 @@ class Vectors:
         return lines
 
 
+def _int_of(bits: int) -> ScalarType:
+    return ScalarType(f"int{bits}", "int", bits)
+
+
 def _mask_type(t: ScalarType) -> ScalarType:
-    return ScalarType(f"int{t.bits}", "int", t.bits)
+    return _int_of(t.bits)
+
+
+def _by_way_of(a: ScalarType, b: ScalarType) -> list[ScalarType]:
+    """The types that a vector of ``a`` becomes one after the other, ``b`` last.
+
+    gcc 12 converts lane by lane where sizes differ by more than a factor of two, or where integers of 8 or
+    16 bits become floating-point numbers (20 to 60 instructions instead of 2 to 5).  Values are those of the
+    direct conversion, as every step but the last keeps them, or cuts off bits that the last would.
+    """
+    if (a.is_float and b.is_float) or (a.is_float and b.bits >= 32) or (b.is_float and a.bits >= 32):
+        return [b]
+    steps = [INT32] if a.is_float else []
+    now, end = 32 if a.is_float else a.bits, 32 if b.is_float else b.bits
+    while now != end:
+        now = 2 * now if now < end else now // 2
+        if now != end or b.is_float:
+            steps.append(_int_of(now))
+    return [*steps, b]
 
 
 class VectorPrinter:
@@ -489,7 +512,11 @@ class VectorPrinter:
         return f"({text} - {zero})"  # x - 0 keeps -0.0, x + 0 does not
 
     def scalar(self, e: Expr) -> str:
-        return self.context.scalar(e, 14)
+        """Text of what all lanes share; of a narrow type, as C's arithmetic has int, which is not put in."""
+        text = self.context.scalar(e, 14)
+        t = e.type
+        narrow = isinstance(t, ScalarType) and t.is_integer and t.bits < 32
+        return f"({c_type(t)}){_atom(text)}" if narrow else text
 
     def operand(self, e: Expr) -> str:
         """Vector text, or scalar text where all lanes agree."""
@@ -537,18 +564,23 @@ class VectorPrinter:
             case Load(buffer=buffer, index=index, type=t):
                 known = self.context.known_index(index)
                 return self._lane_by_lane(e) if known is None else self._load(e, buffer, known)
+            case Binary() | Unary() if is_truth(e):  # -1 and 0 in all lanes are 1 and 0 in C
+                return self._vector(Cast(e, INT32))
             case Unary(op="-" | "~" as op, a=a):
                 return f"({op}{self._vector(a)})"
             case Binary(op=op, a=a, b=b, type=t) if op not in COMPARISONS | LOGICAL:
-                if op in "/%" and t.is_integer:
+                if op in "/%" and t.is_integer and not steady_divisor(e):
                     raise NotVector
                 self.vectors.type(t)
                 return f"({self.operand(a)} {op} {self.operand(b)})"
             case Cast(a=a, type=t):
                 assert isinstance(a.type, ScalarType)
-                if a.type.kind == "bool" or (isinstance(a, Binary) and a.op in COMPARISONS):
+                if is_truth(a):
+                    mask, bits = self.mask(a)
+                    return self.converted(f"(({mask}) & 1)", _int_of(bits), t)
+                if a.type.kind == "bool":
                     raise NotVector
-                return f"__builtin_convertvector({self._vector(a)}, {self.vectors.type(t)})"
+                return self.converted(self._vector(a), a.type, t)
             case Select(cond=cond, then=then, other=other, type=t):
                 return self._select(cond, then, other, t)
             case _:
@@ -556,11 +588,7 @@ class VectorPrinter:
 
     def _select(self, cond: Expr, then: Expr, other: Expr, t: Type) -> str:
         if not isinstance(t, ScalarType) or any(
-            isinstance(n, Call)
-            or (isinstance(n, Load) and self.context.known_index(n.index) is None)
-            or (isinstance(n, Binary) and n.op in "/%" and n.type.is_integer)
-            for arm in (then, other)
-            for n in walk(arm)
+            self._may_fail(n) for arm in (then, other) for n in walk(arm)
         ):
             raise NotVector
         mask_type = self.vectors.mask(t)
@@ -574,12 +602,26 @@ class VectorPrinter:
             f"(({m} & ({mask_type}){x}) | (~{m} & ({mask_type}){y})); }})"
         )
 
+    def _may_fail(self, n: Expr) -> bool:
+        """Whether a node must not be computed where C would not."""
+        return (
+            isinstance(n, Call)
+            or (isinstance(n, Load) and self.context.known_index(n.index) is None)
+            or (isinstance(n, Binary) and n.op in "/%" and n.type.is_integer and not steady_divisor(n))
+        )
+
     def as_wide(self, mask: tuple[str, int], bits: int) -> str:
         """A mask for values of another width."""
         text, width = mask
         if width == bits:
             return text
-        return f"__builtin_convertvector({text}, {self.vectors.mask(ScalarType('', 'int', bits))})"
+        return self.converted(text, _int_of(width), _int_of(bits))
+
+    def converted(self, text: str, a: ScalarType, b: ScalarType) -> str:
+        """A vector of ``a`` as one of ``b``."""
+        for t in _by_way_of(a, b):
+            text = f"__builtin_convertvector({text}, {self.vectors.type(t)})"
+        return text
 
     def mask(self, e: Expr) -> tuple[str, int]:
         """A comparison in all lanes: -1 or 0 in integers as wide as what is compared."""
@@ -589,6 +631,8 @@ class VectorPrinter:
                 text = f"({self.vector(a)} {op} {self.vector(b)})"
                 return f"({self.vectors.mask(a.type)}){text}", a.type.bits
             case Binary(op="&&" | "||" as op, a=a, b=b):
+                if any(self._may_fail(n) for n in walk(b)):
+                    raise NotVector  # C would not look at it in every lane
                 one, other = self.mask(a), self.mask(b)
                 w = max(one[1], other[1])
                 return f"(({self.as_wide(one, w)}) {op[0]} ({self.as_wide(other, w)}))", w

@@ -181,7 +181,7 @@ class Tile:
     @property
     def masked(self) -> bool:
         """Does the scalar function have branches or loops?"""
-        return not straight_line(self.n.program.hom.scalar.body)
+        return not straight_line(self.n.lane_function.body)
 
     def _acc(self, c: int, vector: bool | None = None) -> str:
         subscripts = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
@@ -509,20 +509,20 @@ class Tile:
         text = MaskedText(printer, self.out, self.vector_counter, self.lanes.count or 1)
         with self.out.block(""), ExitStack() as stack:
             self.out.rows[-1] = "  " * (self.out.indent - 1) + "{"
-            text.write(self.n.program.hom.scalar.body)
+            text.write(self.n.lane_function.body)
             self._open_vector_loop(stack)
             self._write_vector_point(printer)
 
     def _write_vector_point(self, printer: VectorPrinter) -> None:
         """One vector of the scalar function's values, combined or stored."""
         assert self.vectors is not None
-        for name, t, value in () if self.masked else named_values(self.n.program.hom.scalar.body):
+        for name, t, value in () if self.masked else named_values(self.n.lane_function.body):
             if printer.varies(value):
                 self.out.add(f"const {self.vectors.type(t)} {name} = {printer.vector(value)};")
                 printer.variables[name] = name
             else:
                 self.out.add(f"const {c_type(t)} {name} = {self.context.scalar(value)};")
-        values = [printer.vector(e) for e in self.n.program.hom.scalar.results]
+        values = [printer.vector(e) for e in self.n.lane_function.results]
         if self.function is None:
             self._store_vectors(values)
             return

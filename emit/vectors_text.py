@@ -14,7 +14,7 @@ from lowering.loops import Loop, size_name
 from lowering.lower import Nest
 from mdh_core.expr import ScalarType, named_values, straight_line
 from mdh_core.ir import Store
-from mdh_core.lanes import has_masked_form, widest
+from mdh_core.lanes import LaneFunction, has_masked_form, lane_function
 
 
 def _power_of_two(n: int) -> bool:
@@ -94,7 +94,7 @@ class VectorsText(CellsText):
             or last.count is None
             or not isinstance(t, ScalarType)
             or not (_power_of_two(last.count) or last.count % (64 // self.lane_bytes) == 0)
-            or not (straight_line(body := self.program.hom.scalar.body) or has_masked_form(body))
+            or not (straight_line(body := self.lane_function.body) or has_masked_form(body))
             or any(a.conditional for a in self.program.inp.accesses)
         ):
             return False
@@ -109,15 +109,19 @@ class VectorsText(CellsText):
         return True
 
     @property
+    def lane_function(self) -> LaneFunction:
+        """What lanes compute in place of the scalar function; copies that hold values change the program."""
+        return lane_function(self.program)
+
+    @property
     def lane_bytes(self) -> int:
-        """Bytes of one lane: of the first component, or of the widest value of a function with branches."""
-        body = self.program.hom.scalar.body
-        return max(self.types[0].size, 1 if straight_line(body) else widest(body))
+        """Bytes of one lane."""
+        return self.lane_function.size
 
     def _try_vectors(self, vectors: Vectors) -> None:
         """Raises NotVector if the scalar function, the operator or a store has no vector form."""
         printer = VectorPrinter(self.context, vectors)
-        body = self.program.hom.scalar.body
+        body = self.lane_function.body
         if not straight_line(body):
             MaskedText(printer, Lines(), "v", 1).write(body)
             body = ()
@@ -126,7 +130,7 @@ class VectorsText(CellsText):
             printer.vector(value)
             if printer.varies(value):
                 printer.variables[name] = name
-        for e in self.program.hom.scalar.results:
+        for e in self.lane_function.results:
             printer.vector(e)
             vectors.type(e.type)
         if self.function is not None:

@@ -38,9 +38,10 @@ from lowering.machine import Machine
 from lowering.packs import PRIVATE_BYTES
 from lowering.parameters import input_buffers, why_not_legal
 from lowering.point import Point, configuration_of, dims_around, own_values, round_up, tile_of, tile_order
-from lowering.traffic import Moved, moved, uses
+from lowering.traffic import Moved, in_one_way, moved, uses
 from mdh_core.expr import Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.ir import MdhProgram
+from mdh_core.lanes import lane_function
 
 # seconds per byte that comes into the first and the second cache of a core, and per run of neighbours
 _NEAR, _FAR, _NEAR_RUN, _FAR_RUN = 6e-12, 6e-11, 1e-9, 1e-8
@@ -256,7 +257,7 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
 
 def _is_uneven(f: Facts) -> bool:
     """Whether equal blocks may cost very different times: domains, loops and calls in the scalar function."""
-    scalar = f.program.hom.scalar
+    scalar = lane_function(f.program)  # a call of what is one expression costs what that does
     if f.program.hom.domain:
         return True
     calls = any(isinstance(n, Call) for e in scalar.results for n in walk(e))
@@ -297,7 +298,7 @@ def _is_apart(f: Facts, vector: str) -> bool:
 
 
 def _operations(f: Facts) -> int:
-    scalar = f.program.hom.scalar
+    scalar = lane_function(f.program)
     count = sum(
         isinstance(n, Binary | Select | Call)
         for e in (*scalar.results, *stmt_exprs(scalar.body))
@@ -386,6 +387,10 @@ def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
             speed *= 0.25
         if works and _addresses(f, point) > _ADDRESSES:
             speed *= 0.7
+    elif rows > 1 and not works:
+        speed *= 0.5  # compilers have vectors for the plain loop only
+    elif rows > 1 and in_one_way(f, {d: float(tile_of(point, d)) for d in f.cc}) > machine.l1:
+        speed *= 0.25  # rows push each other out of the first cache; measured on maps of stencils
     balance = _balance(f, machine, point)
     if f.pw and works and not f.program.hom.domain:  # tiles on the border are moved back to be whole
         tiles = ((max(1, f.sizes[d]), tile_of(point, d)) for d in f.cc)

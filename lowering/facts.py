@@ -20,7 +20,7 @@ from lowering.machine import Machine
 from lowering.parameters import reassociates
 from mdh_core.expr import Affine, Binary, Call, Load, ScalarType, stmt_exprs, straight_line, walk
 from mdh_core.ir import Access, MdhProgram, read_buffers
-from mdh_core.lanes import has_masked_form, widest
+from mdh_core.lanes import has_masked_form, lane_function, steady_divisor, widest
 from mdh_core.polytope import rows_of
 
 
@@ -59,6 +59,11 @@ class Facts:
         """Bytes of the first component, or of the widest value of a function with branches."""
         first, body = self.program.component_types[0].size, self.program.hom.scalar.body
         return first if straight_line(body) else max(first, widest(body))
+
+    @property
+    def lane_bytes(self) -> int:
+        """Bytes of one lane of a vector."""
+        return lane_function(self.program).size
 
 
 _Given = ParamSpec("_Given")
@@ -126,16 +131,17 @@ def store_strides(f: Facts, dim: str) -> list[int | None]:
 
 def _has_vector_form(f: Facts) -> bool:
     p = f.program
-    body = p.hom.scalar.body
+    lanes = lane_function(p)
+    body = lanes.body
     if not (straight_line(body) or has_masked_form(body)) or any(a.conditional for a in p.inp.accesses):
         return False
     if not all(isinstance(t, ScalarType) and t.kind != "bool" for t in p.component_types):
         return False
-    for e in (*p.hom.scalar.results, *stmt_exprs(p.hom.scalar.body)):
+    for e in (*lanes.results, *stmt_exprs(body)):
         for n in walk(e):
             if isinstance(n, Call) or not isinstance(n.type, ScalarType):
                 return False
-            if isinstance(n, Binary) and n.op in "/%" and n.type.is_integer:
+            if isinstance(n, Binary) and n.op in "/%" and n.type.is_integer and not steady_divisor(n):
                 return False
     return True
 
@@ -224,8 +230,9 @@ def is_readable_beyond(f: Facts) -> bool:
     return not _keeps_order(f) and all(read_in_boxes(f.program, a) is not None for a in accesses)
 
 
+@_once
 def vector_length(f: Facts, machine: Machine) -> int:
-    return max(1, machine.vector_bytes // f.element)
+    return max(1, machine.vector_bytes // f.lane_bytes)
 
 
 def written_past(f: Facts, machine: Machine) -> tuple[str, ...]:

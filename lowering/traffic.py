@@ -125,6 +125,7 @@ class Touched:
     taken: float
     runs: float
     rows: float = 1.0
+    apart: float = 0.0
 
 
 def footprint(use: Use, covered: Mapping[str, float], packed: bool) -> Touched:
@@ -153,7 +154,13 @@ def footprint(use: Use, covered: Mapping[str, float], packed: bool) -> Touched:
             apart = math.gcd(apart, pitch) if pitch else LINE
     if rows > 4:
         taken = max(taken, float(apart))
-    return Touched(rows * max(run, LINE), rows * taken, max(1.0, rows * share), rows if run < WAY else 1.0)
+    pieces = max(1.0, rows * share)
+    return Touched(rows * max(run, LINE), rows * taken, pieces, rows if run < WAY else 1.0, float(apart))
+
+
+def in_one_way(f: Facts, tile: Mapping[str, float]) -> float:
+    """Bytes of a cache that a tile's rows take up, as lines at their distances share few of its sets."""
+    return sum(t.rows * t.apart for t in (footprint(use, tile, False) for use in uses(f).values()))
 
 
 Moved = tuple[float, float]  # bytes and runs
