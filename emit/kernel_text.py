@@ -418,7 +418,7 @@ class Vectors:
         return self.type(t) + "u"
 
     def mask(self, t: ScalarType) -> str:
-        return self.type(_mask_type(t))
+        return self.type(mask_type(t))
 
     def typedefs(self) -> list[str]:
         lines = []
@@ -432,7 +432,7 @@ class Vectors:
         return lines
 
 
-def _mask_type(t: ScalarType) -> ScalarType:
+def mask_type(t: ScalarType) -> ScalarType:
     return ScalarType(f"int{t.bits}", "int", t.bits)
 
 
