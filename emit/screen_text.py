@@ -10,8 +10,8 @@
 In: a tile, its loop over the row and where it begins and ends.  Out: the loops, or nothing where values have
 no vector form.  Shown right: a point is taken only if its value is better than that of ``acc``, or as good
 in a position that wins; ``most`` is at least as good as every value of the stretch, and the position it is
-asked about wins against every other one there.  So where the question is answered no, no point would be taken.
-Where it is answered yes, the last point that the loop over points takes is one with the value ``most``: the
+asked about wins against every other one there.  So where the answer is no, no point would be taken.
+Where it is yes, the last point that the loop over points takes is one with the value ``most``: the
 first of them, or the last where ties go to the last position; vectors look for that one.  NaN is taken by no
 comparison, here or there.  Points that a condition keeps from winning have the identity's value in a position
 that never wins; they may stand before others of that value, so then all of these are tried.

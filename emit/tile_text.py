@@ -277,7 +277,8 @@ class Tile:
         """Start every cell from its first point where that is known; False where it is not.
 
         A loop that asks at each point whether there was one before has no vector form for compilers.  The
-        first point is left out of the loop then, unless once more makes no difference.
+        first point is left out of the loop then, unless once more makes no difference: then the initial
+        value does as well, if there is one.
         """
         n, reduced = self.n, [x for x in self.inner if x.dim not in self.n.concatenated]
         kept = n.nest.results == "parts" and n.first_visit
@@ -287,6 +288,11 @@ class Tile:
         alone = len(reduced) == 1 and reduced[0].size == 1 and self.inner.index(reduced[0]) < tile
         if n.ragged or n.flags or n.prepared or kept or not (alone or again):
             return False
+        if again and n.has_initial:  # as in the source, a first point that is NaN is not taken
+            with self._cells(vector_axis=False):
+                for c in range(len(self.types)):
+                    self.out.add(f"{self._acc(c)} = {n.initial(c)};")
+            return True
         scalar = n.program.hom.scalar
         if any(isinstance(x, While) for x in scalar.body):
             return False
