@@ -179,6 +179,7 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
                 and not _keeps_order(f)
                 and all(s in IN_VECTORS for s in inputs)
                 and any(inputs)
+                and not _left_to_compilers(f)
             ):
                 natural_pw.append(d)
             elif function is not None and is_screened(f.program) and d == f.pw[-1]:
@@ -187,6 +188,24 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
                 if all(s in IN_VECTORS for s in used) and any(used):
                     natural_pw.append(d)
     return (*natural_cc, *natural_pw, *by_copy, *apart[:2], "-")
+
+
+_FOUR_TIMES = 4
+
+
+def _left_to_compilers(f: Facts) -> bool:
+    """Whether compilers make better vectors of the plain loop: sums of integers that are much narrower.
+
+    They convert them in two steps between whole registers; a vector of 4 or 8 bytes alone is converted lane
+    by lane (gcc 12).  They do so for one integer whose order is free.
+    """
+    function, results = f.program.hom.function, f.program.hom.scalar.results
+    t = f.program.component_types[0]
+    if function is None or len(results) > 1 or not isinstance(t, ScalarType) or not t.is_integer:
+        return False
+    return function.name in ("+", "*", "&", "|", "^", "min", "max") and any(
+        isinstance(n, Cast) and n.a.type.size * _FOUR_TIMES <= n.type.size for n in walk(results[0])
+    )
 
 
 def is_screened(p: MdhProgram) -> bool:

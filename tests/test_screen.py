@@ -259,3 +259,23 @@ def test_exclusive_scans_leave_what_the_loop_leaves(t: str) -> None:
         for p in nest.programs:
             run(p, {q.name: n for q in p.params}, buffers)
         assert buffers["a"].data == expected["a"].data
+
+
+# --------------------------------------------------------------------------- narrow integers
+
+
+def test_sums_of_bytes_are_not_converted_lane_by_lane(tmp_path: Path) -> None:
+    text = Path("corpus/int8_dot.c").read_bytes()
+    (p,) = lift(read(SourceFile("f.c", text), CompileCommand()).nests[0]).programs
+    sizes = ({"i": 1 << 23},)
+    (c,) = configuration_at((p,), GENERIC, sizes, default_point((p,), GENERIC, sizes))
+    kernel = emit_openmp(KernelRequest("k", "f", (p,), (c,), GENERIC)).text
+    assert "#pragma omp parallel for" in kernel
+    source = tmp_path / "k.c"
+    source.write_text("#include <stdint.h>\n" + kernel.replace("static int k(", "int k("))
+    subprocess.run(
+        ["gcc", "-O3", "-mavx2", "-fopenmp", "-w", "-S", str(source), "-o", str(tmp_path / "k.s")], check=True
+    )
+    assembly = (tmp_path / "k.s").read_text()
+    assert "vpextr" not in assembly and re.search(r"vpmovsx\w+", assembly)
+    assert re.search(r"vpmul\w+\s.*%ymm", assembly) or "vpmaddwd" in assembly
