@@ -419,7 +419,7 @@ class Vectors:
         return self.type(t) + "u"
 
     def mask(self, t: ScalarType) -> str:
-        return self.type(_mask_type(t))
+        return self.type(mask_type(t))
 
     def typedefs(self) -> list[str]:
         lines = []
@@ -437,7 +437,7 @@ def _int_of(bits: int) -> ScalarType:
     return ScalarType(f"int{bits}", "int", bits)
 
 
-def _mask_type(t: ScalarType) -> ScalarType:
+def mask_type(t: ScalarType) -> ScalarType:
     return _int_of(t.bits)
 
 

@@ -22,9 +22,11 @@ from emit.c_text import c_type, constant
 from emit.cells_text import for_head, step_of
 from emit.kernel_text import NotVector, VectorPrinter, Vectors, repeats_right
 from emit.masked_text import MaskedText
+from emit.screen_text import screened
 from emit.sliding_text import sliding, write_sliding
 from lowering.domains import Rows
 from lowering.loops import Loop
+from mdh_core.combine import choice_of
 from mdh_core.expr import (
     Binary,
     Const,
@@ -32,6 +34,7 @@ from mdh_core.expr import (
     ScalarType,
     Type,
     Var,
+    While,
     named_values,
     straight_line,
 )
@@ -78,6 +81,7 @@ class Tile:
             self.cell_axes.append((self.lanes, self.lanes.count or 1))
         self.counters: dict[Loop, str] = {}
         self.tail: list[str] = []
+        self.peeled: Loop | None = None  # a loop whose first point the accumulators started from
 
     # ------------------------------------------------------------------ frame
 
@@ -265,8 +269,42 @@ class Tile:
                         text = self.n.part(c)
                     self.out.add(f"{self._acc(c)} = {text};")
                 return False
-        self._declare_have()
+        if not self._start_from_first_point():
+            self._declare_have()
         return False
+
+    def _start_from_first_point(self) -> bool:
+        """Start every cell from its first point where that is known; False where it is not.
+
+        A loop that asks at each point whether there was one before has no vector form for compilers.  The
+        first point is left out of the loop then, unless once more makes no difference: then the initial
+        value does as well, if there is one.
+        """
+        n, reduced = self.n, [x for x in self.inner if x.dim not in self.n.concatenated]
+        kept = n.nest.results == "parts" and n.first_visit
+        assert self.function is not None
+        again = choice_of(self.function) is not None
+        tile = max(n.nest.tile - n.scope, 0)
+        alone = len(reduced) == 1 and reduced[0].size == 1 and self.inner.index(reduced[0]) < tile
+        if n.ragged or n.flags or n.prepared or kept or not (alone or again):
+            return False
+        if again and n.has_initial:  # as in the source, a first point that is NaN is not taken
+            with self._cells(vector_axis=False):
+                for c in range(len(self.types)):
+                    self.out.add(f"{self._acc(c)} = {n.initial(c)};")
+            return True
+        scalar = n.program.hom.scalar
+        if any(isinstance(x, While) for x in scalar.body):
+            return False
+        with self._cells(vector_axis=False), ExitStack() as stack:
+            if scalar.body:
+                stack.enter_context(self.out.block(""))
+                self.out.rows[-1] = "  " * (self.out.indent - 1) + "{"
+                self.out.add(*self.context.printer().statements(scalar.body))
+            for c, e in enumerate(scalar.results):
+                self.out.add(f"{self._acc(c)} = {self.context.scalar(e)};")
+        self.peeled = None if again else reduced[0]
+        return True
 
     def _declare_have(self) -> None:
         """No identity is known, or contributions are counted: the first one of a part overrides."""
@@ -390,6 +428,10 @@ class Tile:
         variable = self.n._variable(loop)
         lines, first, end = self.n.bounds(loop, variable, self.inner[k + 1 :], self.n.domain.rows)
         self.out.add(*lines)
+        if loop is self.peeled:
+            first += " + 1"
+        if screened(self, k, first, end):
+            return
         self.context.at[loop.dim] = variable
         whole = self._whole_step(k + 1)
         if whole in (None, "0") or self._step_condition(k + 1) is not None:
@@ -420,9 +462,11 @@ class Tile:
     def _clipped_loop(self, loop: Loop, stack: ExitStack, inner: Sequence[Loop]) -> None:
         """A loop over parts of a reduced dimension."""
         variable = self.n._variable(loop)
-        lines, head = self.n.head(loop, variable, tuple(inner), self.n.domain.rows)
+        lines, first, end = self.n.bounds(loop, variable, tuple(inner), self.n.domain.rows)
         self.out.add(*lines)
-        stack.enter_context(self.out.block(head))
+        if loop is self.peeled:
+            first += " + 1"
+        stack.enter_context(self.out.block(for_head(loop, variable, first, end)))
         self.context.at[loop.dim] = variable
 
     def _obeyed(self, k: int) -> Rows | None:

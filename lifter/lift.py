@@ -17,6 +17,7 @@ from itertools import combinations
 from lifter.absorb import absorbed
 from lifter.clauses import check_names, check_programs, fusion_note, steps_note
 from lifter.flat import flat_programs
+from lifter.forward import forwarded
 from lifter.fusion import Fusion, fusions
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.normalise import Axis, NormalNest, normalise
@@ -53,7 +54,8 @@ class LiftedNest:
 
     ``temporaries``: buffers of the emitted kernel alone, with extents that are known before the steps
     run (scalars have none); without a value at first.  ``fusions``: neighbours in ``program`` that could
-    be one; they do not overlap.
+    be one; they do not overlap.  ``touching``: steps that touch all that the source does, where ``program``
+    leaves out some of it; else empty.
     """
 
     nest: LoopNest
@@ -63,6 +65,7 @@ class LiftedNest:
     iterators_final: tuple[FinalIterator, ...] = ()
     temporaries: tuple[Buffer, ...] = ()
     fusions: tuple[Fusion, ...] = ()
+    touching: tuple[Step, ...] = ()
 
     @property
     def programs(self) -> tuple[MdhProgram, ...]:
@@ -117,7 +120,9 @@ def _lifted(source: LoopNest, body: Body) -> LiftedNest:
             raise refusal from None
     else:
         check_overlap(nest, tuple(programs_of(found.steps)))
-    found = replace(found, steps=absorbed(found.steps))
+    steps = forwarded(found.steps, found.temporaries)
+    touching = () if steps == tuple(found.steps) else tuple(found.steps)
+    found = replace(found, steps=absorbed(steps))
     every = tuple(programs_of(found.steps))
     check_programs(nest, every)
     partial = any(isinstance(s, Sequential) for s in every_step(found.steps))
@@ -139,6 +144,7 @@ def _lifted(source: LoopNest, body: Body) -> LiftedNest:
         final,
         temporaries,
         choices,
+        touching,
     )
 
 

@@ -20,6 +20,7 @@ from lowering.facts import (
     facts,
     histogram_threads,
     is_readable_beyond,
+    is_screened,
     lane_counts,
     longest_row,
     packable,
@@ -176,6 +177,8 @@ def _row_shapes(f: Facts, vector: str) -> Iterator[Rows]:
     """Rows in one dimension or in two, whose operands are then shared in both."""
     dims = [d for d in reversed(row_dims(f)) if d != vector]
     yield ()
+    if vector in f.pw and is_screened(f.program):
+        return  # row by row
     for d in dims:
         yield from (((d, n),) for n in row_counts(f, d))
     for a, b in itertools.combinations(dims, 2):

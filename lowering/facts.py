@@ -18,7 +18,21 @@ from lowering.domains import read_in_boxes, shares
 from lowering.histogram import OneHot
 from lowering.machine import Machine
 from lowering.parameters import reassociates
-from mdh_core.expr import Affine, Binary, Call, Load, ScalarType, stmt_exprs, straight_line, walk
+from mdh_core.combine import choice_of
+from mdh_core.expr import (
+    Affine,
+    Binary,
+    Call,
+    Cast,
+    Load,
+    Operand,
+    ScalarType,
+    Select,
+    Var,
+    stmt_exprs,
+    straight_line,
+    walk,
+)
 from mdh_core.ir import Access, MdhProgram, read_buffers
 from mdh_core.lanes import has_masked_form, lane_function, steady_divisor, widest
 from mdh_core.polytope import rows_of
@@ -171,9 +185,56 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
                 and not _keeps_order(f)
                 and all(s in IN_VECTORS for s in inputs)
                 and any(inputs)
+                and not _left_to_compilers(f)
             ):
                 natural_pw.append(d)
+            elif function is not None and is_screened(f.program) and d == f.pw[-1]:
+                compared = {n.access for n in walk(f.program.hom.scalar.results[0]) if isinstance(n, Operand)}
+                used = [inputs[k] for k in compared]
+                if all(s in IN_VECTORS for s in used) and any(used):
+                    natural_pw.append(d)
     return (*natural_cc, *natural_pw, *by_copy, *apart[:2], "-")
+
+
+_FOUR_TIMES = 4
+
+
+def _left_to_compilers(f: Facts) -> bool:
+    """Whether compilers make better vectors of the plain loop: sums of integers that are much narrower.
+
+    They convert them in two steps between whole registers; a vector of 4 or 8 bytes alone is converted lane
+    by lane (gcc 12).  They do so for one integer whose order is free.
+    """
+    function, results = f.program.hom.function, f.program.hom.scalar.results
+    t = f.program.component_types[0]
+    if function is None or len(results) > 1 or not isinstance(t, ScalarType) or not t.is_integer:
+        return False
+    return function.name in ("+", "*", "&", "|", "^", "min", "max") and any(
+        isinstance(n, Cast) and n.a.type.size * _FOUR_TIMES <= n.type.size for n in walk(results[0])
+    )
+
+
+def is_screened(p: MdhProgram) -> bool:
+    """Whether an arg-min or arg-max may look for better values in vectors, and only then at all of a point.
+
+    Vectors and scalars must compute the same values: neither conversions between widths, which are slow
+    in vectors, nor products in sums, which a compiler may round once in one of them and twice in the other.
+    """
+    function, scalar = p.hom.function, p.hom.scalar
+    choice = None if function is None else choice_of(function)
+    if choice is None or scalar.body or p.hom.domain:
+        return False
+    positions = [e.then if isinstance(e, Select) else e for e in scalar.results[-choice.positions :]]
+    if not all(isinstance(e, Var) and any(e.name == d.name for d in p.hom.dims) for e in positions):
+        return False
+    value = scalar.results[0]
+    for n in walk(value):
+        if isinstance(n, Cast) and n.a.type.size != n.type.size:
+            return False
+        products = isinstance(n, Binary) and n.op in "+-" and n.type.is_float
+        if products and any(isinstance(x, Binary) and x.op == "*" for x in walk(n)):
+            return False
+    return isinstance(value.type, ScalarType) and value.type.kind != "bool"
 
 
 def _has_lanes_of_cells(f: Facts) -> bool:

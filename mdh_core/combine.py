@@ -12,6 +12,7 @@ them, and nothing else knows what an operator does.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -215,6 +216,33 @@ def arg_operator(
         takes_right = Binary("||", takes_right, Binary("&&", equal, tie, INT32), INT32)
     values = tuple(Select(takes_right, right(c, u), left(c, u), u) for c, u in enumerate(types))
     return CombineFunction(name, types, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What ``arg_operator`` made: the better value with all that belongs to it, whole.
+
+    op         "<" or ">": the right operand is taken where its value stands so to the left one's
+    positions  how many of the last components are positions, which decide where values are equal
+    last_wins  the last position is taken then, else the first
+    """
+
+    op: str
+    positions: int
+    last_wins: bool
+
+
+@functools.lru_cache(maxsize=256)
+def choice_of(f: CombineFunction) -> Choice | None:
+    """Which arg-min or arg-max a function is; None: none, or one that does not commute."""
+    t = f.types[0]
+    if f.name not in ("argmin", "argmax") or not isinstance(t, ScalarType):
+        return None
+    for positions in range(1, f.arity):
+        for last_wins in (False, True):
+            if f == arg_operator(f.name, t, f.types[1 : f.arity - positions], positions, last_wins):
+                return Choice("<" if f.name == "argmin" else ">", positions, last_wins)
+    return None
 
 
 def linear_operator(t: ScalarType) -> CombineFunction:

@@ -246,7 +246,7 @@ def _needed(lifted: LiftedNest, params: Mapping[str, int]) -> dict[str, int] | N
     """
     numbers = {name: Affine.number(v) for name, v in params.items()}
     out: dict[str, int] = {}
-    for leaf, loops in leaves(lifted.program):
+    for leaf, loops in leaves(lifted.touching or lifted.program):
         here = tuple(c.substitute(numbers) for c in uses.iterations(loops))
         for assumed in leaf.assumptions if isinstance(leaf, MdhProgram) else ():
             found = bounds(here, (assumed.substitute(numbers),))

@@ -98,12 +98,13 @@ def one_trial(nest: LiftedNest, rng: random.Random, splits: bool) -> bool:
             params[x.name] = eval(x.value.replace("/", "//"), {}, dict(params))
     if any(a.evaluate(integers(params)) < 0 for p in nest.programs for a in p.assumptions):
         return False
-    extents = needed_extents(nest.program, params)
+    extents = needed_extents(nest.touching or nest.program, params)
     if extents is None:
         return False
     types: dict[str, Type] = {b.name: b.type for b in source.buffers}
     types |= {s.name: s.type for s in source.scalars}
     types |= {b.name: b.type for b in nest.temporaries}
+    extents = {name: e for name, e in extents.items() if name in types}
     for b in source.buffers:
         declared = (0 if e is None else max(0, e.evaluate(integers(params))) for e in b.extents)
         extents.setdefault(b.name, tuple(declared) if b.extents != (None,) else (12,))

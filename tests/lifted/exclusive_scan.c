@@ -1,6 +1,5 @@
 //! scalar
 //! i: ps(+)
-//! i: cc
 /* The running sum is stored before it is updated. */
 void f(int *out, const int *a, int n)
 {
