@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from frontend_c.lexer import Token, statement_end
+from frontend_c.lexer import Token, common_prefix, statement_end
 from frontend_c.positions import PreToken, pre_tokens
 from frontend_c.preprocess import CompileCommand, preprocess
 from mdh_core.diagnostics import Diagnostic, Refusal
@@ -127,14 +127,7 @@ def all_exact(
 
 def _common_lines(a: bytes, b: bytes) -> int:
     """Length of the common prefix, up to the last line ending in it."""
-    low, high = 0, min(len(a), len(b))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return a.rfind(b"\n", 0, low) + 1
+    return a.rfind(b"\n", 0, common_prefix(a, b)) + 1
 
 
 def _equal(a: Sequence[PreToken], b: Sequence[PreToken]) -> bool:

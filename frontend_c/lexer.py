@@ -64,8 +64,8 @@ def tokens_again(data: bytes, before: bytes, known: Sequence[Token]) -> list[Tok
 
     Read are the tokens around what differs, up to one where both texts go on alike.
     """
-    head = _common(before, data)
-    tail = min(_common(before[::-1], data[::-1]), min(len(before), len(data)) - head)
+    head = common_prefix(before, data)
+    tail = min(common_prefix(before[::-1], data[::-1]), min(len(before), len(data)) - head)
     grown = len(data) - len(before)
     k = bisect_left(known, head, key=lambda t: t.end) - _LOOKAHEAD
     while k >= 0 and known[k].kind == "directive":
@@ -88,7 +88,7 @@ def tokens_again(data: bytes, before: bytes, known: Sequence[Token]) -> list[Tok
 _LOOKAHEAD = 3  # tokens before a change that may have been read otherwise because of it
 
 
-def _common(a: bytes, b: bytes) -> int:
+def common_prefix(a: bytes, b: bytes) -> int:
     """How many bytes both begin with."""
     low, high = 0, min(len(a), len(b))
     while low < high:

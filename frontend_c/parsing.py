@@ -264,9 +264,9 @@ class Unit:
         for chunk in self.mentions(name):
             if chunk.kind == "function" and chunk.name == name:
                 tree = self.tree(chunk)
-                for node in tree.ext if tree else ():
-                    if isinstance(node, c_ast.FuncDef):
-                        return chunk, node
+                node = definition_in(tree) if tree else None
+                if node is not None:
+                    return chunk, node
         return None
 
     def function_chunk(self, name: str) -> Chunk | None:
@@ -393,6 +393,12 @@ def walk_nodes(node: Node) -> Iterator[Node]:
 def c_text(node: Node) -> str:
     """C text of an expression or a type."""
     return str(c_generator.CGenerator(reduce_parentheses=True).visit(node))
+
+
+def definition_in(tree: Node) -> Node | None:
+    """The function that a chunk defines; the parser takes a body behind ``int (f)``, too, which is none."""
+    found = (n for n in tree.ext if isinstance(n, c_ast.FuncDef))
+    return next((n for n in found if isinstance(n.decl.type, c_ast.FuncDecl)), None)
 
 
 def _guess_typedef(part: Sequence[PreToken]) -> list[str]:

@@ -25,7 +25,7 @@ from frontend_c.hole import Place, all_exact, hole_test
 from frontend_c.lexer import Token, is_statement_list, statement_end
 from frontend_c.members import roots
 from frontend_c.nest import ByMemory, Enclosing, NestReader, Result
-from frontend_c.parsing import Chunk, Node, Unit, UnparsedError, c_ast, first_token, walk_nodes
+from frontend_c.parsing import Chunk, Node, Unit, UnparsedError, c_ast, definition_in, first_token, walk_nodes
 from frontend_c.preprocess import CompileCommand
 from frontend_c.scopes import Variable, local_types, replaced, surroundings
 from frontend_c.teams import around, in_the_way, own_variables, pragma_at, region_of
@@ -431,7 +431,7 @@ class _One:
         for begin, stop, failure in self.chunk.blanked:
             if (begin < end and first < stop) or (begin < first and names & self._declared(begin, stop)):
                 raise self._unparsed(failure)
-        definition = next((n for n in tree.ext if isinstance(n, c_ast.FuncDef)), None)
+        definition = definition_in(tree)
         if definition is None:
             raise refuse("MDH003", f"function `{self.function}` cannot be parsed", self._head())
         return definition

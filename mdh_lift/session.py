@@ -245,8 +245,11 @@ class Session:
     # ------------------------------------------------------------------ work
 
     def attempt(self, path: str, work: Callable[[], T], nest: NestReport | None = None) -> T | None:
-        """The result of ``work`` (on a nest), or None after its refusal or crash was noted."""
-        if path not in self.files:
+        """The result of ``work`` (on a nest), or None after its refusal or crash was noted.
+
+        ``path``: empty where the work is about no file.
+        """
+        if path and path not in self.files:
             self.files.append(path)
         try:
             return work()

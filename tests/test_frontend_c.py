@@ -657,6 +657,14 @@ def test_what_cannot_be_read_does_not_change_the_nest():
     assert codes(inside) == ["MDH003"]
 
 
+def test_a_body_without_parameters_is_no_function():
+    """The parser takes ``double (f) {``, as people have it while they type."""
+    inside = "double x[9];\ndouble (f)\n{\n#pragma mdh\nfor (int i = 0; i < 9; i++) x[i] = 0;\n}"
+    assert codes(inside) == ["MDH003"]
+    called = "double (g)\n{ return 2; }\nvoid f(double *x)\n{\n#pragma mdh\nfor (int i = 0; i < 9; i++) x[i] = g(i);\n}"
+    assert codes(called) == ["MDH204"]
+
+
 @pytest.mark.parametrize(
     "body",
     [

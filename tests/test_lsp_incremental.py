@@ -115,6 +115,29 @@ def test_what_stands_between_functions_may_move(moved):
         assert difference(found, whole(text)) == "", place
 
 
+@pytest.mark.parametrize(
+    ("line", "removed"),
+    [
+        ("#define n 7", ""),
+        ("#define SCALE a[0] *", "#define SCALE 3"),
+        ("#undef SCALE", ""),
+        ('#pragma pop_macro("SCALE")', ""),
+        ("#if 0\n}\n#endif", ""),
+    ],
+)
+def test_preprocessor_lines_inside_of_functions_are_about_others(line, removed):
+    """Put into one body after the other: functions behind it, which are known already, mean something else."""
+    text = program(60).replace(removed, "") if removed else program(60)
+    text = text.replace("#define", '#define SCALE 5\n#pragma push_macro("SCALE")\n#undef SCALE\n#define', 1)
+    if "pop" not in line:
+        text = text.replace('#pragma push_macro("SCALE")\n', "")
+    tasks = Tasks()
+    for place in ("return 2.0", "#pragma mdh combine", "    return s;"):
+        for edited in (text, text.replace(place, f"\n{line}\n{place}", 1), text):
+            found = tasks.analyse(Request(1, "analyse", PATH, edited.encode(), trusted=True))
+            assert difference(found, whole(edited)) == "", place
+
+
 def test_random_edits(capsys):
     """The short form of ``python -m campaigns.lsp``."""
     count = int(os.environ.get("MDH_LSP_EDITS", "24"))

@@ -3,10 +3,11 @@
     int n;  void f(..) { #pragma mdh ... }  void g(..) { #pragma mdh ... }
                             edited                            as before: blanks, and its values, moved
 
-A function's values depend on its text, on all that stands outside of functions, and on the functions that any
-of these name, in turn.  If nothing of that changed, the body is blanked out, but for its line ends, so that
-all other places stay where they are; preprocessor, parser and lifter then see the rest.  Functions with
-preprocessor lines, with addresses taken or with files beside them are always read.
+A function's values depend on its text, on all that stands outside of functions, on preprocessor lines
+wherever they stand, and on the functions that any of these name, in turn.  If nothing of that changed, the
+body is blanked out, but for its line ends, so that all other places stay where they are; preprocessor, parser
+and lifter then see the rest.  Functions with preprocessor lines, with addresses taken or with files beside
+them are always read.
 
 What comes out must be what a whole check finds: tests/test_lsp_incremental.py and ``python -m campaigns.lsp``
 compare the two after random edits.
@@ -27,9 +28,9 @@ from mdh_core.source import Edit, Span, apply_edits
 from mdh_lift.lsp.values import Analysis, Finding, Nest, places, shifted
 from mdh_lift.splice import Region, original, regions
 
-_PRAGMA = re.compile(rb"#\s*pragma\b")
+_OWN_PRAGMA = re.compile(rb"#\s*pragma\s+(?:mdh|omp)\b")  # means nothing to what stands behind its function
 _DATA = re.compile(rb"mdh\s+data\b|#\s*pragma\s+scop\b")
-_NOT_TEXT = re.compile(rb"__(LINE|COUNTER|FILE)__")
+_NOT_TEXT = re.compile(rb"__(LINE|COUNTER|FILE)__|(push|pop)_macro")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 _OPERAND = ("id", "number", "string", "char")
 _MOST = 4000  # functions that are remembered
@@ -50,7 +51,7 @@ class Unit:
 @dataclass(frozen=True)
 class Layout:
     units: tuple[Unit, ...]
-    around: tuple[Token, ...]  # tokens that stand in no unit
+    around: tuple[Token, ...]  # tokens that stand in no unit, and preprocessor lines that do
     pointed_to: frozenset[bytes]  # names of which an address is taken
 
     @cached_property
@@ -62,7 +63,7 @@ class Layout:
 
     @cached_property
     def everywhere(self) -> frozenset[bytes]:
-        """Names in preprocessor lines outside of functions: what they stand for, any function may mean."""
+        """Names in preprocessor lines: what they stand for, any function may mean."""
         lines = [t.text for t in self.around if t.kind == "directive"]
         return frozenset(name for text in lines for name in _WORD.findall(text))
 
@@ -169,8 +170,15 @@ def _layout(data: bytes, memory: Memory) -> Layout | None:
                 del around[mark:]
                 parts = (stream, begin, k - 1, close)
                 units.append(_unit(data, bare.in_file, found, parts, name, len(around)))
+                around += [t for t in stream[k:close] if _is_for_others(t)]
                 k = begin = close + 1
+                mark = len(around)
     return Layout(tuple(units), tuple(around), _pointed_to(stream))
+
+
+def _is_for_others(token: Token) -> bool:
+    """Is it a preprocessor line that functions behind it see as well, as ``#define`` inside of one?"""
+    return token.kind == "directive" and not _OWN_PRAGMA.match(token.text)
 
 
 def _function_name(stream: Sequence[Token], begin: int, brace: int) -> str | None:
@@ -213,8 +221,7 @@ def _unit(
     own = [r for r in kernels if r.span.end <= start and not _between(data, r, kernels, start)]
     own += [r for r in found if start <= r.span.start < end]
     start = min([start, *(r.span.start for r in own)])
-    directives = [t for t in inside if t.kind == "directive"]
-    always = any(not _PRAGMA.match(t.text) for t in directives) or len(own) != len(
+    always = any(map(_is_for_others, inside)) or len(own) != len(
         [r for r in found if r.name.partition("::")[0] == name]
     )
     always = always or any(b"#include" in r.text for r in own) or bool(_pointed_to(inside))
