@@ -63,6 +63,8 @@ from tests.test_emit import _scan_case, _scan_of
 from tuning.space import valid_points
 
 CONFIGURATIONS = int(os.environ.get("MDH_GPU_CONFIGURATIONS", "20"))  # random ones per program
+# OpenCL is lowered as CUDA is, and its files run the corpus with 20 random ones, too
+ON_OPENCL = CONFIGURATIONS if "MDH_GPU_CONFIGURATIONS" in os.environ else 6
 Checked = tuple[Case, dict[str, BufferValue]]
 
 
@@ -120,7 +122,8 @@ def _case(p: MdhProgram, rng: random.Random, model: SystemModel, kind: str) -> C
 def _cases(name: str, model: SystemModel) -> list[Checked]:
     rng = random.Random(name + model.name)
     # of ten dimensions, blocks of up to 1024 fibers: minutes
-    several = min(CONFIGURATIONS, 4) if len(EVERYTHING[name].hom.dims) > 8 and model == CUDA_MODEL else CONFIGURATIONS
+    few = 4 if len(EVERYTHING[name].hom.dims) > 8 else CONFIGURATIONS
+    several = min(CONFIGURATIONS, few if model == CUDA_MODEL else ON_OPENCL)
     kinds = ["default", *["random"] * several, "space"]
     checked = [_case(EVERYTHING[name], rng, model, kind) for kind in kinds]
     return [

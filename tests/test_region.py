@@ -29,7 +29,7 @@ from mdh_lift.kernels import planned
 from mdh_lift.subject import data_style
 from tests.catalogue import EVERYTHING
 from tests.compilers import COMPILERS
-from tests.emitted import FLAGS, _value
+from tests.emitted import FLAGS, OPTIMISED, _value
 from tests.emitted import check as compare_emitted
 from tests.lifting import lifted
 from tests.test_emit import _case as emitted_case
@@ -45,7 +45,7 @@ from tuning.verify import cases_for, verify
 
 THREADS = (1, 2, 3, 5)
 SANITIZED = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-OFF = tuple("-Wno-unknown-pragmas" if f == "-fopenmp" else f for f in FLAGS)
+OFF = tuple("-Wno-unknown-pragmas" if f == "-fopenmp" else f for f in OPTIMISED)
 
 # parameters, nest: what becomes of it stands in a host loop
 NESTS = {

@@ -318,7 +318,7 @@ def emitted(nests: Sequence[tuple[LiftedNest, Sizes, dict[str, BufferValue]]], d
     return out
 
 
-SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fopenmp")
+SANITIZED = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fopenmp")
 
 
 @pytest.mark.parametrize(
