@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from emit.kernel_text import NotVector, VectorPrinter
+from emit.vector_printer import NotVector, VectorPrinter
 from mdh_core.expr import (
     Assign,
     Binary,

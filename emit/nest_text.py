@@ -27,13 +27,10 @@ from contextlib import ExitStack
 
 from emit.c_text import c_type
 from emit.cells_text import for_head
-from emit.kernel_text import (
-    Context,
-    Lines,
-    Vectors,
-)
+from emit.kernel_text import Context, Lines
 from emit.packs_text import PacksText
 from emit.tile_text import Tile
+from emit.vector_printer import Vectors
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
 from mdh_core.expr import (

@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from emit.kernel_text import Context, Lines, NotVector, VectorPrinter, Vectors, vector_store
+from emit.kernel_text import Context, Lines
+from emit.vector_printer import NotVector, VectorPrinter, Vectors, vector_store
 from mdh_core.expr import ScalarType, Type, straight_line
 from mdh_core.ir import MdhProgram, Store
 

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from emit.c_text import c_type, constant
-from emit.kernel_text import NotVector, VectorPrinter, Vectors, mask_type
+from emit.vector_printer import NotVector, VectorPrinter, Vectors, mask_type
 from lowering.facts import is_screened
 from mdh_core.combine import Choice, choice_of, highest, left, lowest, right
 from mdh_core.expr import INT32, Binary, Const, Expr, ScalarType, Select, Var

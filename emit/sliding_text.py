@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from emit.kernel_text import VectorPrinter
+from emit.vector_printer import VectorPrinter
 from lowering.loops import Loop
 from mdh_core.expr import Operand, ScalarType, variables
 from mdh_core.ir import Access

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 
 from emit.c_text import c_type, constant
 from emit.cells_text import for_head, step_of
-from emit.kernel_text import NotVector, VectorPrinter, Vectors, repeats_right
+from emit.kernel_text import repeats_right
 from emit.masked_text import MaskedText
 from emit.screen_text import screened
 from emit.sliding_text import sliding, write_sliding
+from emit.vector_printer import NotVector, VectorPrinter, Vectors
 from lowering.domains import Rows
 from lowering.loops import Loop
 from mdh_core.combine import choice_of

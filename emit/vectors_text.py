@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from emit.c_text import c_type
 from emit.cells_text import CellsText
-from emit.kernel_text import Context, Lines, NotVector, VectorPrinter, Vectors, product_text, vector_store
+from emit.kernel_text import Context, Lines, product_text
 from emit.masked_text import MaskedText
+from emit.vector_printer import NotVector, VectorPrinter, Vectors, vector_store
 from lowering.loops import Loop, size_name
 from lowering.lower import Nest
 from mdh_core.expr import ScalarType, named_values, straight_line

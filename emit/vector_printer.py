@@ -1,0 +1,291 @@
+"""Expressions as vectors of C's vector extension: types, masks, conversions.
+
+    in     an expression, the dimension along which lanes lie, a ``Context`` (where buffers and indices are)
+    out    text of vector type, or ``NotVector`` where lanes cannot be computed together
+
+Shown right by tests/test_narrow.py (all pairs of bytes), tests/test_emit.py and tests/test_register_tiles.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from emit.c_text import c_type
+from emit.kernel_text import Context, atom
+from mdh_core.expr import (
+    COMPARISONS,
+    INT32,
+    LOGICAL,
+    Affine,
+    Binary,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Operand,
+    Result,
+    ScalarType,
+    Select,
+    Type,
+    Unary,
+    Var,
+    walk,
+)
+from mdh_core.lanes import is_truth, steady_divisor
+
+
+class NotVector(Exception):  # noqa: N818 - an answer, not an error
+    """The expression has no vector form here."""
+
+
+def vector_store(vector: str, place: str, value: str, mask: str | None) -> str:
+    """The statement that stores a vector; past the caches where an address has none of the mask's bits."""
+    return f"MDH_STORE({vector}, {mask}, {place}, {value});" if mask else f"*({vector} *)&{place} = {value};"
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """The vector types of one nest: ``lanes`` elements each, ``suffix`` keeps their names apart."""
+
+    dim: str
+    lanes: str  # C name of the number of lanes
+    suffix: str
+    used: dict[str, ScalarType] = field(default_factory=dict)
+
+    def type(self, t: Type) -> str:
+        if not isinstance(t, ScalarType) or t.kind == "bool":
+            raise NotVector
+        self.used[t.name] = t
+        return f"{t.name}_{self.suffix}"
+
+    def unaligned(self, t: Type) -> str:
+        return self.type(t) + "u"
+
+    def mask(self, t: ScalarType) -> str:
+        return self.type(mask_type(t))
+
+    def typedefs(self) -> list[str]:
+        lines = []
+        for name, t in sorted(self.used.items()):
+            size = f"vector_size({self.lanes} * sizeof({c_type(t)}))"
+            lines.append(f"typedef {c_type(t)} {name}_{self.suffix} __attribute__(({size}, unused));")
+            lines.append(
+                f"typedef {c_type(t)} {name}_{self.suffix}u "
+                f"__attribute__(({size}, aligned(sizeof({c_type(t)})), may_alias, unused));"
+            )
+        return lines
+
+
+def _int_of(bits: int) -> ScalarType:
+    return ScalarType(f"int{bits}", "int", bits)
+
+
+def mask_type(t: ScalarType) -> ScalarType:
+    return _int_of(t.bits)
+
+
+def _by_way_of(a: ScalarType, b: ScalarType) -> list[ScalarType]:
+    """The types that a vector of ``a`` becomes one after the other, ``b`` last.
+
+    gcc 12 converts lane by lane where sizes differ by more than a factor of two, or where integers of 8 or
+    16 bits become floating-point numbers (20 to 60 instructions instead of 2 to 5).  Values are those of the
+    direct conversion, as every step but the last keeps them, or cuts off bits that the last would.
+    """
+    if (a.is_float and b.is_float) or (a.is_float and b.bits >= 32) or (b.is_float and a.bits >= 32):
+        return [b]
+    steps = [INT32] if a.is_float else []
+    now, end = 32 if a.is_float else a.bits, 32 if b.is_float else b.bits
+    while now != end:
+        now = 2 * now if now < end else now // 2
+        if now != end or b.is_float:
+            steps.append(_int_of(now))
+    return [*steps, b]
+
+
+class VectorPrinter:
+    """Vector text of expressions whose lanes run along one dimension.
+
+    A subexpression that is the same in all lanes stays scalar (the compiler broadcasts); ``vector``
+    returns text of vector type.  Raises ``NotVector`` where lanes cannot be computed together or
+    where that would evaluate what C would not (a guarded load, an integer division).
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        vectors: Vectors,
+        results: dict[int, str] | None = None,
+        variables: dict[str, str] | None = None,
+        operands: dict[int, str] | None = None,
+    ) -> None:
+        self.operands = operands or {}  # vectors that are loaded already, by the number of their access
+        self.context = context
+        self.vectors = vectors
+        self.results = results or {}
+        self.variables = dict(variables or {})  # vector-valued variables (l0, r0, ...)
+        self.named: dict[Expr, str] = {}  # expressions that have been computed as vectors
+
+    def varies(self, e: Expr) -> bool:
+        """Whether lanes may hold different values of ``e``."""
+        dim = self.vectors.dim
+        for n in walk(e):
+            if n in self.named:
+                return True
+            match n:
+                case Var(name=name) if name == dim or name in self.variables:
+                    return True
+                case Operand(access=k) if k in self.operands:
+                    return True
+                case Operand(access=k):
+                    access = self.context.program.inp.accesses[k]
+                    if any(a.coefficient(dim) for a in access.index):
+                        return True
+                case Result(component=c) if c in self.results:
+                    return True
+                case _:
+                    pass
+        return False
+
+    def vector(self, e: Expr) -> str:
+        if self.varies(e):
+            return self._vector(e)
+        t = self.vectors.type(e.type)
+        text = self.scalar(e)
+        zero = f"({t}){{0}}"
+        return f"({text} - {zero})"  # x - 0 keeps -0.0, x + 0 does not
+
+    def scalar(self, e: Expr) -> str:
+        """Text of what all lanes share; of a narrow type, as C's arithmetic has int, which is not put in."""
+        text = self.context.scalar(e, 14)
+        t = e.type
+        narrow = isinstance(t, ScalarType) and t.is_integer and t.bits < 32
+        return f"({c_type(t)}){atom(text)}" if narrow else text
+
+    def operand(self, e: Expr) -> str:
+        """Vector text, or scalar text where all lanes agree."""
+        return self._vector(e) if self.varies(e) else self.scalar(e)
+
+    def _load(self, e: Expr, buffer: str, index: tuple[Affine, ...]) -> str:
+        stride = self.context.lane_stride(buffer, index, self.vectors.dim)
+        if stride == -1:
+            return self._lane_by_lane(e)  # compilers turn a vector around
+        if stride != 1:
+            raise NotVector
+        return f"*(const {self.vectors.unaligned(e.type)} *)&{self.context.subscript(buffer, index)}"
+
+    def _lane_by_lane(self, e: Expr) -> str:
+        """An expression that is computed for each lane on its own."""
+        if any(isinstance(n, Var) and n.name in self.variables for n in walk(e)):
+            raise NotVector
+        context, dim = self.context, self.vectors.dim
+        lane, lanes = context.names.new("lane"), context.names.new("v")
+        saved = context.at[dim]
+        context.at[dim] = lane if saved == "0" else f"{saved} + {lane}"
+        text = context.scalar(e)
+        context.at[dim] = saved
+        t = self.vectors.type(e.type)
+        loop = f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"
+        return f"({{ {t} {lanes} = {{0}}; {loop} {lanes}[{lane}] = {text}; {lanes}; }})"
+
+    def _vector(self, e: Expr) -> str:
+        if e in self.named:
+            return self.named[e]
+        match e:
+            case Var(name=name) if name in self.variables:
+                return self.variables[name]
+            case Var(name=name) if name == self.vectors.dim:
+                return self._lane_by_lane(e)
+            case Result(component=c) if c in self.results:
+                return self.results[c]
+            case Operand(access=k) if k in self.operands:
+                return self.operands[k]
+            case Operand(access=k, type=t):
+                access = self.context.program.inp.accesses[k]
+                if access.conditional:
+                    raise NotVector
+                return self._load(e, access.buffer, access.index)
+            case Load(buffer=buffer, index=index, type=t):
+                known = self.context.known_index(index)
+                return self._lane_by_lane(e) if known is None else self._load(e, buffer, known)
+            case Binary() | Unary() if is_truth(e):  # -1 and 0 in all lanes are 1 and 0 in C
+                return self._vector(Cast(e, INT32))
+            case Unary(op="-" | "~" as op, a=a):
+                return f"({op}{self._vector(a)})"
+            case Binary(op=op, a=a, b=b, type=t) if op not in COMPARISONS | LOGICAL:
+                if op in "/%" and t.is_integer and not steady_divisor(e):
+                    raise NotVector
+                self.vectors.type(t)
+                return f"({self.operand(a)} {op} {self.operand(b)})"
+            case Cast(a=a, type=t):
+                assert isinstance(a.type, ScalarType)
+                if is_truth(a):
+                    mask, bits = self.mask(a)
+                    return self.converted(f"(({mask}) & 1)", _int_of(bits), t)
+                if a.type.kind == "bool":
+                    raise NotVector
+                return self.converted(self._vector(a), a.type, t)
+            case Select(cond=cond, then=then, other=other, type=t):
+                return self._select(cond, then, other, t)
+            case _:
+                raise NotVector
+
+    def _select(self, cond: Expr, then: Expr, other: Expr, t: Type) -> str:
+        if not isinstance(t, ScalarType) or any(
+            self._may_fail(n) for arm in (then, other) for n in walk(arm)
+        ):
+            raise NotVector
+        mask_type = self.vectors.mask(t)
+        m = self.context.names.new("m")
+        if not self.varies(cond):
+            raise NotVector
+        mask = self.as_wide(self.mask(cond), t.bits)
+        x, y = self.vector(then), self.vector(other)
+        return (
+            f"({{ const {mask_type} {m} = {mask}; ({self.vectors.type(t)})"
+            f"(({m} & ({mask_type}){x}) | (~{m} & ({mask_type}){y})); }})"
+        )
+
+    def _may_fail(self, n: Expr) -> bool:
+        """Whether a node must not be computed where C would not."""
+        return (
+            isinstance(n, Call)
+            or (isinstance(n, Load) and self.context.known_index(n.index) is None)
+            or (isinstance(n, Binary) and n.op in "/%" and n.type.is_integer and not steady_divisor(n))
+        )
+
+    def as_wide(self, mask: tuple[str, int], bits: int) -> str:
+        """A mask for values of another width."""
+        text, width = mask
+        if width == bits:
+            return text
+        return self.converted(text, _int_of(width), _int_of(bits))
+
+    def converted(self, text: str, a: ScalarType, b: ScalarType) -> str:
+        """A vector of ``a`` as one of ``b``."""
+        for t in _by_way_of(a, b):
+            text = f"__builtin_convertvector({text}, {self.vectors.type(t)})"
+        return text
+
+    def mask(self, e: Expr) -> tuple[str, int]:
+        """A comparison in all lanes: -1 or 0 in integers as wide as what is compared."""
+        match e:
+            case Binary(op=op, a=a, b=b) if op in COMPARISONS:
+                assert isinstance(a.type, ScalarType)
+                text = f"({self.vector(a)} {op} {self.vector(b)})"
+                return f"({self.vectors.mask(a.type)}){text}", a.type.bits
+            case Binary(op="&&" | "||" as op, a=a, b=b):
+                if any(self._may_fail(n) for n in walk(b)):
+                    raise NotVector  # C would not look at it in every lane
+                one, other = self.mask(a), self.mask(b)
+                w = max(one[1], other[1])
+                return f"(({self.as_wide(one, w)}) {op[0]} ({self.as_wide(other, w)}))", w
+            case Unary(op="!", a=a):
+                x, w = self.mask(a)
+                return f"(~({x}))", w
+            case Cast(a=Binary(op=op) as a) if op in COMPARISONS | LOGICAL:
+                return self.mask(a)
+            case _ if isinstance(e.type, ScalarType) and e.type.kind != "bool":
+                return self.mask(Binary("!=", e, Const(0.0 if e.type.is_float else 0, e.type), INT32))
+            case _:
+                raise NotVector
