@@ -1,0 +1,553 @@
+"""The accumulators of a local tile as C: declarations, start values, what a visit leaves behind.
+
+In the full version of a tile they are vectors where its code has a vector form: for a cc lanes dimension one
+lane per cell, for a reduced one partial results that are combined at the end (``_folded``).  They start from
+what the cells hold before the visit, or from the identity, and then the prior value joins at the end; from
+the first point where there is no identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from emit.c_text import c_type, constant
+from emit.vector_printer import NotVector, VectorPrinter, Vectors
+from lowering.domains import Rows
+from lowering.loops import Loop
+from mdh_core.combine import choice_of
+from mdh_core.expr import (
+    Binary,
+    Const,
+    Expr,
+    ScalarType,
+    Type,
+    Var,
+    While,
+    straight_line,
+)
+
+if TYPE_CHECKING:
+    from emit.nest_text import NestText
+
+
+class Accumulators:
+    """The accumulators of one version of the local tile: constant trip counts (``full``) or clipped ones.
+
+    guard   None if all cells are in the domain; else rows of the steps in which all operands exist
+    """
+
+    def __init__(
+        self,
+        nest: NestText,
+        inner: tuple[Loop, ...],
+        full: bool,
+        vectors: Vectors | None,
+        guard: Rows | None = None,
+    ) -> None:
+        self.n = nest
+        self.inner = inner
+        self.full = full
+        self.vectors = vectors
+        self.guarded = guard is not None
+        # what a step needs to be taken as a whole
+        self.steps: Rows = [*nest.domain.contributions, *(guard or ())]
+        self.out, self.context = nest.out, nest.context
+        self.function, self.types = nest.function, nest.types
+        self.start = dict(nest.context.at)
+        moved = {d: (at, nest.moved_to[d]) for d, at in nest.moved.items()}
+        self.context.tiles = {d: (at, at) for d, at in self.start.items()} | moved
+        tiled = [x for x in inner if x.dim in nest.concatenated]
+        self.lanes = inner[-1] if vectors else None
+        # axes of the accumulators: the tiled cc loops; vectors of the lanes loop last
+        self.axes: list[tuple[Loop, int | str]] = [
+            (x, x.count or 1) for x in tiled if x is not self.lanes
+        ]
+        self.reduces_lanes = self.lanes is not None and self.lanes.dim not in nest.concatenated
+        self.cell_axes: list[tuple[Loop, int | str]] = list(self.axes)
+        if self.lanes is not None and not self.reduces_lanes:
+            self.cell_axes.append((self.lanes, self.lanes.count or 1))
+        self.counters: dict[Loop, str] = {}
+        self.tail: list[str] = []
+        self.peeled: Loop | None = None  # a loop whose first point the accumulators started from
+
+    # ------------------------------------------------------------------ accumulators
+
+    def _declare(self) -> None:
+        names = self.context.names
+        shape = "".join(f"[{count}]" for _, count in self.axes)
+        self.acc = []
+        for t in self.types:
+            name = names.new("acc")
+            self.acc.append(name)
+            if self.vectors:
+                self.out.add(f"{self.vectors.type(t)} {name}{shape}[vectors_{self.vectors.suffix}];")
+            else:
+                # compilers do not see that clipped loops write what they read
+                zero = " = {0}" if shape and not self.full else ""
+                self.out.add(f"{c_type(t)} {name}{shape}{zero};")
+        self.have = ""
+
+    def _cells(self, vector_axis: bool, every: bool = True, scalars: bool = False) -> ExitStack:
+        """Loops over the accumulators; sets the dimensions' indices and the counters.
+
+        every     of a guarded tile all cells, not only those in the domain
+        scalars   lanes one by one, as in ``tail``
+        """
+        stack = ExitStack()
+        saved_at, saved_counters = dict(self.context.at), dict(self.counters)
+        self.context.at = dict(self.start)
+        stack.callback(self._restore, saved_at, saved_counters)
+        axes = [loop for loop, _ in (self.cell_axes if scalars else self.axes)]
+        clipped = not self.full or (self.guarded and not every)
+        for k, loop in enumerate(axes):
+            self._counter_loop(loop, stack, axes[k + 1 :], self.n.domain.positions if clipped else None)
+        if vector_axis and self.vectors:
+            self._vector_loop(stack)
+        return stack
+
+    def _restore(self, at: dict[str, str], counters: dict[Loop, str]) -> None:
+        self.context.at, self.counters = at, counters
+
+    def _counter_loop(
+        self, loop: Loop, stack: ExitStack, inner: Sequence[Loop], rows: Rows | None
+    ) -> None:
+        """A loop over parts by number: ``for (r = 0; r < count; r++)``, clipped unless ``rows`` is None.
+
+        inner   loops that begin inside of this one
+        """
+        v = self.context.names.new(f"{loop.dim}_r")
+        start, end, first = self.context.at[loop.dim], str(loop.count), "0"
+        if rows is not None:
+            lines, first, end = self.n.counts(loop, v, inner, rows)
+            self.out.add(*lines)
+        elif loop.count is not None and loop.count > 1 and loop.role == "unrolled":
+            self.out.add(f"#pragma GCC unroll {loop.count}")
+        elif loop.role == "lanes":
+            self.out.add("#pragma omp simd")
+        stack.enter_context(self.out.block(f"for (long {v} = {first}; {v} < {end}; {v}++)"))
+        self.counters[loop] = v
+        offset = v if loop.size == 1 else f"{loop.size}*{v}"
+        self.context.at[loop.dim] = offset if start == "0" else f"{start} + {offset}"
+
+    def _vector_loop(self, stack: ExitStack, opened: bool = True) -> None:
+        """``opened``: else only the names are made, and who comes next writes the loop, or several."""
+        assert self.vectors is not None and self.lanes is not None
+        self.vector_counter = v = self.context.names.new(f"{self.lanes.dim}_v")
+        if opened:
+            self._open_vector_loop(stack)
+        start = self.context.at[self.lanes.dim]
+        offset = f"{v}*{self.vectors.lanes}"
+        self.context.at[self.lanes.dim] = offset if start == "0" else f"{start} + {offset}"
+
+    def _open_vector_loop(self, stack: ExitStack) -> None:
+        assert self.vectors is not None and self.lanes is not None
+        v = self.vector_counter
+        self.out.add(f"#pragma GCC unroll {self.lanes.count}")
+        head = f"for (long {v} = 0; {v} < vectors_{self.vectors.suffix}; {v}++)"
+        stack.enter_context(self.out.block(head))
+
+    @property
+    def masked(self) -> bool:
+        """Does the scalar function have branches or loops?"""
+        return not straight_line(self.n.lane_function.body)
+
+    def _acc(self, c: int, vector: bool | None = None) -> str:
+        subscripts = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+        if self.vectors if vector is None else vector:
+            subscripts += f"[{self.vector_counter}]"
+        return self.acc[c] + subscripts
+
+    # ------------------------------------------------------------------ start values
+
+    def _prior(self) -> list[str] | None:
+        """What a cell holds before this visit, or None where that is unknown (first part, no initial)."""
+        n, components = self.n, range(len(self.types))
+        initials = [n.initial(c) for c in components]
+        if n.nest.results == "direct":
+            return None if None in initials else [str(x) for x in initials]
+        if n.nest.results == "in place":
+            kept = [n.stored(c) for c in components]
+            first = n.first_visit
+            if n.prepared:
+                return kept
+            return [
+                k if i == k else f"{first} ? {i} : {k}" for i, k in zip(initials, kept, strict=True)
+            ]
+        if n.parts_are_seeded:
+            first = n.first_visit
+            if n.prepared:
+                return [n.part(c) for c in components]
+            return [f"{first} ? {i} : {n.part(c)}" if first else str(i) for c, i in enumerate(initials)]
+        return None
+
+    def _needs_tail(self) -> bool:
+        """Whether some steps are taken point by point."""
+        tile = max(self.n.nest.tile - self.n.scope, 0)
+        if self._step_condition(tile) is not None:
+            return True
+        return self.reduces_lanes and self._reduced_whole(tile) is not None
+
+    def _step_condition(self, tile: int) -> str | None:
+        """Where all points of the register tile contribute, and their operands exist; None: always.
+
+        In terms of the indices where it is asked for; whether it is None is the same everywhere.
+        """
+        if not self.full:
+            return None
+        return self.n.domain.throughout(self.steps, self.inner[tile:], self.context.at, every=self.guarded)
+
+    def _start_values(self) -> bool:
+        """Write start values; True if they are identities and the prior value joins at the end."""
+        assert self.function is not None
+        identity = self.function.identity
+        if self.vectors and self._needs_tail():
+            assert identity is not None
+            self._declare_tail(identity)
+        if self.vectors and not self.reduces_lanes and not self.guarded and self._seed_vectors():
+            return False
+        if self.vectors:
+            assert identity is not None
+            with self._cells(vector_axis=True):
+                for c, t in enumerate(self.types):
+                    assert isinstance(t, ScalarType)
+                    zero = f"({self.vectors.type(t)}){{0}}"
+                    value = constant(identity[c].value, t)
+                    text = zero if identity[c].value == 0 else f"{value} - {zero}"
+                    self.out.add(f"{self._acc(c)} = {text};")
+            return True
+        prior: list[str] | None
+        with self._cells(vector_axis=False):
+            prior = self._prior()
+            if prior is not None:
+                for c, text in enumerate(prior):
+                    self.out.add(f"{self._acc(c)} = {text};")
+                return False
+            if identity is not None and not self.n.counted:
+                first = self.n.first_visit
+                kept = self.n.nest.results == "parts" and first
+                for c, t in enumerate(self.types):
+                    assert isinstance(t, ScalarType)
+                    value = constant(identity[c].value, t)
+                    text = f"{first} ? {value} : {self.n.part(c)}" if kept else value
+                    if self.n.nest.results == "parts" and self.n.prepared:
+                        text = self.n.part(c)
+                    self.out.add(f"{self._acc(c)} = {text};")
+                return False
+        if not self._start_from_first_point():
+            self._declare_have()
+        return False
+
+    def _start_from_first_point(self) -> bool:
+        """Start every cell from its first point where that is known; False where it is not.
+
+        A loop that asks at each point whether there was one before has no vector form for compilers.  The
+        first point is left out of the loop then, unless once more makes no difference: then the initial
+        value does as well, if there is one.
+        """
+        n, reduced = self.n, [x for x in self.inner if x.dim not in self.n.concatenated]
+        kept = n.nest.results == "parts" and n.first_visit
+        assert self.function is not None
+        again = choice_of(self.function) is not None
+        tile = max(n.nest.tile - n.scope, 0)
+        alone = len(reduced) == 1 and reduced[0].size == 1 and self.inner.index(reduced[0]) < tile
+        if n.ragged or n.flags or n.prepared or kept or not (alone or again):
+            return False
+        if again and n.has_initial:  # as in the source, a first point that is NaN is not taken
+            with self._cells(vector_axis=False):
+                for c in range(len(self.types)):
+                    self.out.add(f"{self._acc(c)} = {n.initial(c)};")
+            return True
+        scalar = n.program.hom.scalar
+        if any(isinstance(x, While) for x in scalar.body):
+            return False
+        with self._cells(vector_axis=False), ExitStack() as stack:
+            if scalar.body:
+                stack.enter_context(self.out.block(""))
+                self.out.rows[-1] = "  " * (self.out.indent - 1) + "{"
+                self.out.add(*self.context.printer().statements(scalar.body))
+            for c, e in enumerate(scalar.results):
+                self.out.add(f"{self._acc(c)} = {self.context.scalar(e)};")
+        self.peeled = None if again else reduced[0]
+        return True
+
+    def _declare_have(self) -> None:
+        """No identity is known, or contributions are counted: the first one of a part overrides."""
+        self.have = self.context.names.new("have")
+        shape = "".join(f"[{count}]" for _, count in self.axes)
+        zero = " = {0}" if shape and not self.full else ""
+        self.out.add(f"_Bool {self.have}{shape}{zero};")
+        with self._cells(vector_axis=False):
+            first = self.n.first_visit
+            kept: bool | str = self.n.nest.results == "parts" and first
+            at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+            earlier = f"!({first})" if kept else "0"
+            if self.n.flags:
+                kept, earlier = True, self.n.flag()
+            self.out.add(f"{self.have}{at} = {earlier};")
+            for c, t in enumerate(self.types):  # any value: compilers do not see that it is overridden
+                self.out.add(f"{self._acc(c)} = ({c_type(t)}){{0}};")
+            if kept:
+                with self.out.block(f"if ({self.have}{at})"):
+                    for c in range(len(self.types)):
+                        self.out.add(f"{self._acc(c)} = {self.n.part(c)};")
+
+    def _seed_vectors(self) -> bool:
+        """Start cc vectors from the prior value where that is a vector; False if it is not."""
+        at = len(self.out.rows)
+        try:
+            assert self.vectors is not None
+            with self._cells(vector_axis=True):
+                for c in range(len(self.types)):
+                    self._seed_vector(c)
+        except NotVector:
+            del self.out.rows[at:]
+            return False
+        return True
+
+    def _seed_vector(self, c: int) -> None:
+        n, vectors = self.n, self.vectors
+        assert vectors is not None and self.function is not None
+        t = self.types[c]
+        printer = VectorPrinter(self.context, vectors)
+        initial = self.n.program.out.initial[c]
+        identity = self.function.identity
+        if (n.nest.results == "parts" and not n.parts_are_seeded) or initial is None:
+            if identity is None:
+                raise NotVector
+            first_value: Expr = identity[c]
+        else:
+            first_value = initial
+        start = printer.vector(first_value)
+        kept = ""
+        if n.nest.results == "in place":
+            store = next(s for s in n.program.out.stores if s.plain == c)
+            if n._store_stride(store, vectors.dim) != 1:
+                raise NotVector
+            kept = f"*(const {vectors.unaligned(t)} *)&{n.stored(c)}"
+        elif n.nest.results == "parts" and (n.first_visit or n.prepared):
+            if [d.name for d in n.program.hom.dims_of("cc")][-1:] != [vectors.dim]:
+                raise NotVector
+            kept = f"*(const {vectors.unaligned(t)} *)&{n.part(c)}"
+        if kept and n.prepared:
+            self.out.add(f"{self._acc(c)} = {kept};")
+        elif kept and kept != start:
+            with self.out.block(f"if ({n.first_visit})"):
+                self.out.add(f"{self._acc(c)} = {start};")
+                self.out.middle("} else {")
+                self.out.add(f"{self._acc(c)} = {kept};")
+        else:
+            self.out.add(f"{self._acc(c)} = {start};")
+
+    def _declare_tail(self, identity: tuple[Const, ...]) -> None:
+        shape = "".join(f"[{count}]" for _, count in self.cell_axes)
+        for t in self.types:
+            name = self.context.names.new("tail")
+            self.tail.append(name)
+            self.out.add(f"{c_type(t)} {name}{shape};")
+        with self._cells(vector_axis=False, scalars=True):
+            for c, e in enumerate(identity):
+                self.out.add(f"{self._tail(c)} = {constant(e.value, e.type)};")
+
+    def _tail(self, c: int) -> str:
+        return self.tail[c] + "".join(f"[{self.counters[loop]}]" for loop, _ in self.cell_axes)
+
+    def _reduced_whole(self, k: int) -> str | None:
+        reduced = [x for x in self.inner[k:] if x.dim not in self.n.concatenated]
+        return self.n._whole_condition(reduced)
+
+    def _named_vector(self, text: str, t: Type) -> str:
+        assert self.vectors is not None
+        name = self.context.names.new("v")
+        self.out.add(f"const {self.vectors.type(t)} {name} = {text};")
+        return name
+
+    # ------------------------------------------------------------------ finishing a visit
+
+    def _finish(self, fresh: bool) -> None:
+        if self.vectors is None:
+            with self._cells(vector_axis=False):
+                self._finish_cell([self._acc(c) for c in range(len(self.types))], fresh)
+            return
+        if self.reduces_lanes:
+            with self._cells(vector_axis=False, every=False) as stack:
+                self._only_own(stack)
+                self._finish_cell(self._folded(), fresh=True)
+            return
+        if self.tail:
+            self._join_tail()
+        if self.guarded:
+            self._finish_inside(fresh)
+            return
+        with self._cells(vector_axis=True):
+            if not fresh and self._finish_vector():
+                return
+            lane = self.context.names.new("lane")
+            assert self.lanes is not None
+            lanes = self._lanes_in_memory([self._acc(c) for c in range(len(self.types))])
+            with self.out.block(f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"):
+                saved = dict(self.context.at)
+                self.context.at[self.lanes.dim] += f" + {lane}"
+                self._finish_cell([f"{a}[{lane}]" for a in lanes], fresh)
+                self.context.at = saved
+
+    def _join_tail(self) -> None:
+        """What was added point by point joins the vectors."""
+        assert self.vectors is not None
+        with self._cells(vector_axis=True):
+            at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+            first = f"{at}[{self.vector_counter}*{self.vectors.lanes}]"
+            tails = [
+                f"*(const {self.vectors.unaligned(t)} *)&{name}{first}"
+                for name, t in zip(self.tail, self.types, strict=True)
+            ]
+            self._combine_vectors([self._acc(c) for c in range(len(self.types))], tails)
+
+    def _finish_inside(self, fresh: bool) -> None:
+        """The cells of a guarded tile that are in the domain, from a copy of the vectors."""
+        assert self.vectors is not None
+        shape = "".join(f"[{count}]" for _, count in self.cell_axes)
+        copies = [self.context.names.new("cells") for _ in self.types]
+        for name, t in zip(copies, self.types, strict=True):
+            self.out.add(f"{c_type(t)} {name}{shape};")
+        with self._cells(vector_axis=True):
+            at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+            for c, (name, t) in enumerate(zip(copies, self.types, strict=True)):
+                target = f"{name}{at}[{self.vector_counter}*{self.vectors.lanes}]"
+                self.out.add(f"*({self.vectors.unaligned(t)} *)&{target} = {self._acc(c)};")
+        with self._cells(vector_axis=False, every=False, scalars=True) as stack:
+            at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.cell_axes)
+            self._only_own(stack)
+            self._finish_cell([f"{name}{at}" for name in copies], fresh)
+
+    def _only_own(self, stack: ExitStack) -> None:
+        """Of a tile that was moved, the cells where it was."""
+        moved = self.n.moved.items() if self.guarded else ()
+        if moved:
+            test = " && ".join(f"{self.context.at[d]} >= {at}" for d, at in moved)
+            stack.enter_context(self.out.block(f"if ({test})"))
+
+    def _folded(self) -> list[str]:
+        """All lanes of a reduced dimension (and the scalar tail) as one value per component.
+
+        Vectors are combined first and the lanes of the last one read from memory, so that the
+        accumulators themselves are never indexed by a variable and stay in registers.
+        """
+        assert self.vectors is not None and self.function is not None
+        vectors, names = self.vectors, self.context.names
+        subscripts = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+        totals = []
+        for c, t in enumerate(self.types):
+            totals.append(names.new("total"))
+            self.out.add(f"{vectors.type(t)} {totals[c]} = {self.acc[c]}{subscripts}[0];")
+        v = names.new("v")
+        assert self.lanes is not None
+        self.out.add(f"#pragma GCC unroll {self.lanes.count}")
+        with self.out.block(f"for (long {v} = 1; {v} < vectors_{vectors.suffix}; {v}++)"):
+            right = [f"{a}{subscripts}[{v}]" for a in self.acc]
+            self._combine_vectors(totals, right)
+        lanes, results = self._lanes_in_memory(totals), []
+        for c, t in enumerate(self.types):
+            name = names.new("sum" if self.function.name == "+" else "r")
+            start = self._tail(c) if self.tail else ""
+            if not start:
+                assert self.function.identity is not None and isinstance(t, ScalarType)
+                start = constant(self.function.identity[c].value, t)
+            self.out.add(f"{c_type(t)} {name} = {start};")
+            results.append(name)
+        lane = names.new("lane")
+        with self.out.block(f"for (long {lane} = 0; {lane} < {vectors.lanes}; {lane}++)"):
+            self.n.accumulate(results, [f"{a}[{lane}]" for a in lanes])
+        return results
+
+    def _lanes_in_memory(self, texts: list[str]) -> list[str]:
+        """Arrays with the lanes of vectors."""
+        assert self.vectors is not None
+        out = []
+        for c, t in enumerate(self.types):
+            name = self.context.names.new("lanes_of")
+            self.out.add(f"{c_type(t)} {name}[{self.vectors.lanes}];")
+            self.out.add(f"*({self.vectors.unaligned(t)} *){name} = {texts[c]};")
+            out.append(name)
+        return out
+
+    def _combine_vectors(self, left: list[str], right: list[str]) -> None:
+        """``left = left ⊛ right`` for vector texts."""
+        assert self.vectors is not None and self.function is not None
+        e = self.function.values[0]
+        if (
+            len(left) == 1
+            and isinstance(e, Binary)
+            and isinstance(e.a, Var)
+            and isinstance(e.b, Var)
+            and e.a.name == "l0"
+        ):
+            self.out.add(f"{left[0]} {e.op}= {right[0]};")
+            return
+        variables = {f"l{c}": a for c, a in enumerate(left)} | {f"r{c}": v for c, v in enumerate(right)}
+        combine = VectorPrinter(self.context, self.vectors, variables=variables)
+        new = [combine.vector(v) for v in self.function.values]
+        if len(new) > 1:
+            new = [self._named_vector(v, t) for v, t in zip(new, self.types, strict=True)]
+        for a, v in zip(left, new, strict=True):
+            self.out.add(f"{a} = {v};")
+
+    def _finish_cell(self, results: list[str], fresh: bool) -> None:
+        n = self.n
+        mode = n.nest.results
+        if mode == "direct":
+            with ExitStack() as stack:
+                if n.counted:
+                    at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+                    stack.enter_context(self.out.block(f"if ({self.have}{at})"))
+                n.store_all(n.with_initial(results) if fresh else results)
+            return
+        if fresh and (mode == "in place" or n.parts_are_seeded):
+            prior = n._named([str(x) for x in self._prior() or []])
+            assert self.function is not None
+            results = self.context.combined(self.function, prior, results)
+            results = n._named(results) if len(results) > 1 else results
+        elif fresh and mode == "parts" and (n.first_visit or n.prepared):
+            assert self.function is not None
+            kept = [n.part(c) for c in range(len(self.types))]
+            joined = self.context.combined(self.function, kept, results)
+            if not n.prepared:
+                joined = [f"{n.first_visit} ? {r} : {j}" for r, j in zip(results, joined, strict=True)]
+            results = joined
+            results = n._named(results) if len(results) > 1 else results
+        for c, r in enumerate(results):
+            self.out.add(f"{n.stored(c) if mode == 'in place' else n.part(c)} = {r};")
+        if n.flags:
+            at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+            self.out.add(f"{n.flag()} = {self.have}{at};")
+
+    def _finish_vector(self) -> bool:
+        """Store whole vectors; False (and nothing written) where a store has no vector form."""
+        n, vectors = self.n, self.vectors
+        assert vectors is not None
+        at = len(self.out.rows)
+        results = {c: self._acc(c) for c in range(len(self.types))}
+        try:
+            if n.nest.results == "parts":
+                if [d.name for d in n.program.hom.dims_of("cc")][-1:] != [vectors.dim]:
+                    raise NotVector
+                for c, t in enumerate(self.types):
+                    self.out.add(f"*({vectors.unaligned(t)} *)&{n.part(c)} = {results[c]};")
+                return True
+            printer = VectorPrinter(self.context, vectors, results=results)
+            texts = []
+            for s in n.program.out.stores:
+                if s.at_last or n._store_stride(s, vectors.dim) != 1:
+                    raise NotVector
+                text = printer.vector(s.value)
+                t = n.program.buffer(s.buffer).type
+                if len(n.program.out.stores) > 1:
+                    text = self._named_vector(text, t)
+                texts.append((s, text))
+            for s, text in texts:
+                n.write_vector(s, vectors, text)
+        except NotVector:
+            del self.out.rows[at:]
+            return False
+        return True
