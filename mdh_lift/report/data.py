@@ -44,6 +44,10 @@ class Text:
     origin: str = ""
     left_out: int = 0
 
+    @property
+    def lines(self) -> int:
+        return self.text.count("\n") + 1
+
 
 @dataclass(frozen=True, slots=True)
 class Step:

@@ -44,9 +44,8 @@ def html(report: Report) -> bytes:
     script, css = _asset("page.js"), _asset("page.css")
     libraries = {name: _library(name) for name in _LIBRARIES} if drawn else {}
     nests = [_nest(k, n, report, drawn) for k, n in enumerate(_within_budget(report.nests))]
-    bodies = [dense(_template("nest.html.j2").render(n=n)) for n in nests]
-    plain = list(itertools.accumulate(map(len, bodies)))
-    inline = [whole <= _INLINE for whole in plain]
+    bodies = [_body(n) for n in nests]
+    inline = [whole <= _INLINE for whole in itertools.accumulate(map(len, bodies))]
     made: str = _template("page.html.j2").render(
         report=report,
         policy=_policy([script, *libraries.values()]),
@@ -63,7 +62,7 @@ def html(report: Report) -> bytes:
             for n, body, here in zip(nests, bodies, inline, strict=True)
         ],
         packed="" if all(inline) else packed(
-            [None if here else body for body, here in zip(bodies, inline, strict=True)]
+            [None if here else _body(n, compressed=True) for n, here in zip(nests, inline, strict=True)]
         ),
         has_speedups="plot-speedup" in drawn,
         has_roofline="plot-roofline" in drawn,
@@ -75,6 +74,10 @@ def html(report: Report) -> bytes:
         notes=[_message(n) for n in report.notes],
     )
     return readable(dense(made)).encode()
+
+
+def _body(n: Mapping[str, Any], *, compressed: bool = False) -> str:
+    return dense(_template("nest.html.j2").render(n=n, compressed=compressed))
 
 
 def _rounded(value: Any) -> Any:
@@ -146,7 +149,7 @@ def three(v: float) -> str:
 
 
 def _line_numbers(text: Text) -> str:
-    return "\n".join(str(text.line + k) for k in range(text.text.count("\n") + 1))
+    return "\n".join(str(text.line + k) for k in range(text.lines))
 
 
 def _within_budget(nests: Sequence[Nest]) -> list[Nest]:

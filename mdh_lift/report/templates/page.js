@@ -47,12 +47,19 @@
     });
   }
   const nests = [...document.querySelectorAll("details.nest")];
+  const known = content("data");
+  const list = (pre, { text: whole, line }, lines) => {
+    const shown = whole.split("\n").slice(0, lines);
+    pre.querySelector("code").textContent = shown.join("\n");
+    pre.querySelector(".lines").textContent = shown.map((_, n) => line + n).join("\n");
+  };
   const bodies = document.getElementById("bodies") ? await content("bodies") : [];
   for (const [k, body] of bodies.entries()) {
     if (body === null) continue;
     const box = nests[k].querySelector(".packed");
     box.innerHTML = body; // markup of the program that made this page, escaped there
     box.classList.remove("packed");
+    for (const pre of box.querySelectorAll("pre[data-of]")) list(pre, (await known).nests[k][pre.dataset.of], pre.dataset.lines);
   }
   const region = (box, name) => Object.assign(box, { tabIndex: 0, role: "region", ariaLabel: name });
   for (const nest of [document.body, ...nests]) {
@@ -66,15 +73,12 @@
       region(box, label && !nest.isSameNode(box.parentElement.parentElement) ? label.textContent + of : `Statements${of}`);
     }
   }
-  const known = content("data");
   for (const button of document.querySelectorAll(".rest button")) {
     button.hidden = false;
     button.addEventListener("click", async () => {
       const k = nests.indexOf(button.closest("details.nest"));
-      const { text: whole, line, left_out: more } = (await known).nests[k].result;
-      const listing = button.closest("div");
-      listing.querySelector("code").textContent = whole;
-      listing.querySelector(".lines").textContent = whole.split("\n").map((_, n) => line + n).join("\n");
+      const { left_out: more, ...whole } = (await known).nests[k].result;
+      list(button.closest("div").querySelector("pre"), whole);
       button.parentElement.querySelector("span").replaceChildren(more ? `${more} more lines: mdh-lift emit.` : "");
       button.remove();
     });
