@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from emit.accumulators_text import Accumulators
 from emit.c_text import c_type
 from emit.cells_text import for_head, step_of
+from emit.flat_text import write_flat
 from emit.kernel_text import repeats_right
 from emit.masked_text import MaskedText
 from emit.screen_text import screened
@@ -173,6 +174,8 @@ class Tile(Accumulators):
         shared = sliding(self, k) if whole and self.full and k == tile and not self.masked else None
         if shared is not None:
             write_sliding(self, k, shared)
+            return
+        if k + 2 == tile and write_flat(self, k):
             return
         with ExitStack() as stack:
             saved_at, saved_counters = dict(self.context.at), dict(self.counters)
