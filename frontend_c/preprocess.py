@@ -232,12 +232,12 @@ def preprocess(
     if outcome.limit:
         raise refuse("MDH002", f"the preprocessor exceeds the {outcome.limit} limit", file=source.path)
     if outcome.status:
-        raise refuse_with_message(source, outcome.errors)
+        raise refuse_with_message(source, outcome.errors, folder)
     return outcome.out
 
 
-def refuse_with_message(source: SourceFile, errors: str) -> Exception:
-    """MDH002 at the place of the compiler's first error."""
+def refuse_with_message(source: SourceFile, errors: str, folder: str = "") -> Exception:
+    """MDH002 at the place of the compiler's first error; ``folder`` is where the compiler ran."""
     found = _MESSAGE.search(errors)
     if found is None:
         lines = errors.strip().splitlines()
@@ -250,10 +250,20 @@ def refuse_with_message(source: SourceFile, errors: str) -> Exception:
         "MDH002",
         f"header `{missing[1]}` is not found" if missing else f"preprocessing failed: {text}",
         span,
-        file=source.path if here else found["file"],
+        file=source.path if here else _as_named(source, found["file"], folder),
         line=line,
         help="name its directory: `-- cc -I DIR`" if missing else "give the file's own flags after `-- cc`",
     )
+
+
+def _as_named(source: SourceFile, header: str, folder: str) -> str:
+    """A header's name, from where the source's name counts from; the compiler ran in ``folder``."""
+    path = os.path.realpath(Path(folder, header))
+    parent = Path(source.path).parent
+    above = os.path.normpath(Path(folder, *[".."] * len(parent.parts)))
+    if not folder or parent.is_absolute() or ".." in parent.parts or not Path(path).is_relative_to(above):
+        return path if folder else header
+    return os.path.relpath(path, above)
 
 
 def _text_of_line(source: SourceFile, line: int) -> Span:

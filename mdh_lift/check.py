@@ -35,7 +35,7 @@ def check(
         session.without_baseline()
     nests: list[NestReport] = []
     whole: list[str] = []  # files of which all is known
-    for target, report, found in reports_of(session, paths, then=_with_lock):
+    for target, report, found in reports_of(session, paths, then=_with_lock, bar=True):
         nests += found
         path = report.source.path
         session.cases += [Case(n.name, path) for n in found]

@@ -44,15 +44,18 @@ def reports_of(
     paths: Sequence[str],
     only_c: bool = False,
     then: Callable[[FileReport, Options], FileReport] = lambda report, options: report,
+    bar: bool = False,
     **options: Any,
 ) -> Iterator[tuple[Target, FileReport, list[NestReport]]]:
     """Every file that is meant, read and lifted, with the nests that are meant; findings are noted.
 
-    ``then`` may add findings to a report, before it is decided which are told.
+    ``then`` may add findings to a report, before it is decided which are told.  With ``bar``, a terminal says
+    which file is being read; not for verbs that print between files or have a bar for each nest.
     """
     if "-" in paths and list(paths) != ["-"]:
         raise click.UsageError("`-` stands alone")
-    for target in [Target(STDIN)] if "-" in paths else session.targets(paths):
+    targets = [Target(STDIN)] if "-" in paths else list(session.targets(paths))
+    for target in followed(session, targets, lambda t: t.path) if bar else targets:
         if only_c and is_python(target.path):
             if target.named:
                 session.attempt(target.path, partial(_refuse_python, target))
@@ -407,6 +410,7 @@ def _left_out(report: FileReport, name: str, file: str, failed: Sequence[str]) -
             help="what is wrong there is told above; without the nest: `mdh-lift revert -w`",
         ),
         report.source,
+        nest=name,
     )
 
 

@@ -194,3 +194,15 @@ def test_rows_whose_length_only_a_compiler_knows(tmp_path: Path) -> None:
         with contextlib.chdir(tmp_path):
             done = CliRunner().invoke(cli, [verb, "g.c"])
         assert done.exit_code == status and code in done.output and "MDH9" not in done.output, done.output
+
+
+def test_a_header_that_misses_a_header_is_named_from_the_working_directory(tree):
+    (tree / "src").mkdir()
+    (tree / "inc").mkdir()
+    (tree / "src/common.h").write_text('#include "gone.h"\n')
+    (tree / "inc/other.h").write_text('#include "missing.h"\n')
+    (tree / "src/a.c").write_text('#include "common.h"\n')
+    (tree / "src/b.c").write_text('#include "other.h"\n')
+    told = run("check", "--format", "concise", "src", "--", "cc", "-Iinc").stdout
+    assert "src/common.h:1:1: error[MDH002]: header `gone.h`" in told
+    assert "inc/other.h:1:1: error[MDH002]: header `missing.h`" in told

@@ -69,7 +69,7 @@ def collect(session: Session, paths: Sequence[str], scoreboard: str | None = Non
     made: list[Nest] = []
     files = 0
     with _Kept(session) as kept:
-        for target, report, nests in verbs.reports_of(session, paths):
+        for target, report, nests in verbs.reports_of(session, paths, bar=True):
             files += 1
             for nest in nests:
                 made_nest = session.attempt(
