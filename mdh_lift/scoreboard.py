@@ -19,11 +19,11 @@ from typing import Any
 import msgspec
 
 from mdh_core.diagnostics import CODES
+from mdh_lift import means
 
 SCHEMA_VERSION = 1
 RESULTS = ("accepted", "not faster", "refused", "failed", "left out")
 _OF_SPEED = ("MDH603", "MDH604")  # a row's own figures say it
-_NORMAL = 1.959964  # quantile of the 95 % interval
 
 
 class ScoreboardError(Exception):
@@ -123,7 +123,7 @@ def _key(name: str) -> tuple[str, str, tuple[int, str]]:
 class Totals:
     """Counts by result and code, and the geometric mean of the speedups of accepted nests.
 
-    The interval of the mean takes those of the nests as independent and their logarithms as normal.
+    The interval of the mean follows from those of the nests (``mdh_lift.means``).
     """
 
     files: int
@@ -159,13 +159,8 @@ def geometric_mean(ratios: Sequence[Interval]) -> Interval | None:
     >>> geometric_mean([Interval(2, 2, 2), Interval(8, 8, 8)])
     Interval(median=4.0, low=4.0, high=4.0)
     """
-    usable = [r for r in ratios if r.low > 0 and r.median > 0]
-    if not usable:
-        return None
-    mean = sum(math.log(r.median) for r in usable) / len(usable)
-    deviations = [(math.log(r.high) - math.log(r.low)) / (2 * _NORMAL) for r in usable]
-    half = _NORMAL * math.sqrt(sum(d * d for d in deviations)) / len(usable)
-    return Interval.rounded(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    found = means.geometric_mean((r.median, r.low, r.high) for r in ratios)
+    return None if found is None else Interval.rounded(*found)
 
 
 # --------------------------------------------------------------------------- JSON

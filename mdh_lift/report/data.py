@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from mdh_lift import means
 from tuning.importance import Importance
 
 SCHEMA_VERSION = 1
-_NORMAL = 1.959964  # standard errors on either side of a 95 % interval
 STATES = ("spliced", "tuned", "lifted", "partial", "refused", "stale")
 
 
@@ -241,22 +241,14 @@ def readable(text: str) -> str:
 
 
 def geometric_mean(ratios: Sequence[Ratio]) -> Ratio | None:
-    """The mean with a 95 % interval from the intervals of its parts, which are taken to be independent.
-
-    The interval says how well the mean of these nests was measured, not how others would fare.
+    """The mean with a 95 % interval from those of its parts (``mdh_lift.means``).
 
     >>> r = geometric_mean([Ratio(2, 1.9, 2.1), Ratio(8, 7.6, 8.4)])
     >>> round(r.median, 6), r.low < 4 < r.high
     (4.0, True)
     """
-    usable = [r for r in ratios if r.median > 0 and r.low > 0 and math.isfinite(r.high)]
-    if not usable:
-        return None
-    n = len(usable)
-    mean = math.fsum(math.log(r.median) for r in usable) / n
-    errors = [(math.log(r.high) - math.log(r.low)) / (2 * _NORMAL) for r in usable]
-    half = _NORMAL * math.sqrt(math.fsum(e * e for e in errors)) / n
-    return Ratio(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
+    found = means.geometric_mean((r.median, r.low, r.high) for r in ratios)
+    return None if found is None else Ratio(*found)
 
 
 def summary_of(files: int, nests: Iterable[Nest], titles: Mapping[str, str]) -> Summary:
