@@ -45,7 +45,7 @@ def check(
         unreadable = any(f.diagnostic.severity == "error" for f in report.findings)
         if not target.function and not unreadable:
             whole.append(path)
-            session.findings += session.kept(session.selection.unused(report.source))
+            session.findings += session.kept(session.selection.unused(report.source, session.rules(path)))
     if write_baseline:
         return _adopt(session, whole)
     session.findings += session.kept(_gone(session, whole))
@@ -73,7 +73,7 @@ def _row(nest: NestReport) -> dict[str, str]:
 def _gone(session: Session, files: Sequence[str]) -> list[Finding]:
     """That a baseline allows what is not there any more (MDH424)."""
     path = session.baseline_path()
-    number = session.selection.gone(files)
+    number = session.selection.gone(files, session.rules)
     if path is None or not number:
         return []
     gone = "1 finding that is" if number == 1 else f"{number} findings that are"

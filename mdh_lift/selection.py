@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatch
 from pathlib import Path
@@ -50,16 +50,22 @@ class Rules:
         code = f.diagnostic.code
         if not may_be_suppressed(code):
             return f
-        if not matches(code, self.select) or matches(code, self.ignore):
+        if not self.tells(code, f.file):
             return None
-        for pattern, codes in self.per_file_ignores.items():
-            if matches(code, codes) and _is_file(f.file, pattern, self.root):
-                return None
         # the longest pattern says it
         stated = [p for p in sorted(self.severity, key=len) if code.startswith(p)]
         if not stated:
             return f
         return replace(f, diagnostic=replace(f.diagnostic, severity=self.severity[stated[-1]]))
+
+    def tells(self, code: str, file: str) -> bool:
+        """Whether findings of a code in a file may be told at all."""
+        if not matches(code, self.select) or matches(code, self.ignore):
+            return False
+        return not any(
+            matches(code, codes) and _is_file(file, pattern, self.root)
+            for pattern, codes in self.per_file_ignores.items()
+        )
 
 
 def _is_file(file: str, pattern: str, root: Path) -> bool:
@@ -142,8 +148,11 @@ class Selection:
         self.in_baseline += 1
         return True
 
-    def unused(self, source: SourceFile) -> list[Finding]:
-        """Codes of comments that nothing was reported for (MDH422), once all findings of a file are known."""
+    def unused(self, source: SourceFile, rules: Rules) -> list[Finding]:
+        """Codes of comments that nothing was reported for (MDH422), once all findings of a file are known.
+
+        Codes that are not told in this run are not judged.
+        """
         known = self.files[source.path]
         return [
             Finding(_moved(
@@ -151,13 +160,16 @@ class Selection:
                            help="remove it"), known.bare,
             ), source)
             for s in known.comments for code, at in s.codes.items()
-            if code not in s.used and not _BY_OTHER_VERBS.match(code)
+            if code not in s.used and not _BY_OTHER_VERBS.match(code) and rules.tells(code, source.path)
         ]  # fmt: skip
 
-    def gone(self, files: Iterable[str]) -> int:
-        """How many findings of these files the baseline allows that are not there."""
-        looked_at = {baseline.key_of(Finding(Diagnostic("MDH001", "", f)), self.directory)[0] for f in files}
-        return sum(n for (file, _, _), n in self.left.items() if file in looked_at)
+    def gone(self, files: Iterable[str], rules: Callable[[str], Rules]) -> int:
+        """How many findings of these files the baseline allows that are not there, among those told now."""
+        names = {baseline.key_of(Finding(Diagnostic("MDH001", "", f)), self.directory)[0]: f for f in files}
+        return sum(
+            n for (name, _, code), n in self.left.items()
+            if name in names and rules(names[name]).tells(code, names[name])
+        )  # fmt: skip
 
 
 def _moved(d: Diagnostic, bare: Original) -> Diagnostic:

@@ -183,10 +183,11 @@ class Session:
         """Those that are to be told, with the severities that they shall have."""
         return [
             told for f in findings
-            for told in self.selection.kept([f], self._rules(f.file or "."), nest_line)
+            for told in self.selection.kept([f], self.rules(f.file or "."), nest_line)
         ]  # fmt: skip
 
-    def _rules(self, file: str) -> Rules:
+    def rules(self, file: str) -> Rules:
+        """What this run tells of a file."""
         d = self.config(file).diagnostics
         return Rules(
             d.select if self.select is None else self.select,

@@ -413,6 +413,20 @@ def test_comments_that_are_wrong(tree, comment, found):
     assert [c for c in codes("bad.c") if c != "MDH004"] == found
 
 
+def test_what_a_run_does_not_tell_is_not_judged(tree):
+    """A comment or an entry of the baseline is not out of date because this run leaves its code out."""
+    known = "        y[i"
+    (tree / "bad.c").write_text(BAD.replace(known, f"// mdh-lift: ignore[MDH201,MDH202] known\n{known}"))
+    assert codes("bad.c") == ["MDH422"]  # MDH202
+    for left_out in (["--select", "MDH4,MDH5"], ["--ignore", "MDH2"]):
+        assert codes("bad.c", *left_out) == []
+    (tree / "bad.c").write_text(BAD)
+    assert run("check", "--write-baseline").exit_code == 0
+    (tree / "mdh-lift.toml").write_text('baseline = "mdh-lift-baseline.json"\n')
+    (tree / "bad.c").write_text(GOOD.replace("scale", "square"))
+    assert codes() == ["MDH424"] and codes("--select", "MDH4,MDH5") == []
+
+
 def test_a_comment_behind_code_is_about_its_line_only(tree):
     text = BAD.replace("i < n; i++)", "i < n; i++) // mdh-lift: ignore[MDH201] known")
     (tree / "bad.c").write_text(text)
