@@ -19,6 +19,7 @@ from tests.lifting import lifted
 from tests.test_counts import NESTS
 
 CORPUS = Path(__file__).parent.parent / "corpus"
+LIFTED = Path(__file__).parent / "lifted"
 MORE = {
     "sweep": "void f(int n, int m, float u[n + 1][m + 1]) {\n#pragma mdh\n"
     "for (int i = 1; i <= n; i++) for (int j = 1; j <= m; j++) u[i][j] = u[i - 1][j] + u[i][j - 1]; }",
@@ -96,6 +97,38 @@ def test_sums_in_scalars_are_dependences():
     drawn = picture(lifted(text))
     carried = [d for d in drawn.dependences if d.of == d.to]
     assert {(d.kind, d.distance, d.combined) for d in carried} == {("flow", (1,), "pw(+)")}
+
+
+def test_conditions_around_loops_are_statements_and_their_branches_are_looked_into():
+    text = """void f(int m, int n, int *restrict on, float x[m][n + 1], float *restrict y) {
+#pragma mdh
+for (int i = 0; i < m; i++) {
+  float s = 0;
+  if (on[i] > 0) for (int j = 0; j < n; j++) s += x[i][j];
+  else { s = 1; for (int k = 0; k < n; k++) x[i][k + 1] = x[i][k]; }
+  y[i] = s; } }"""
+    drawn = picture(lifted(text))
+    assert [s.text for s in drawn.statements] == [
+        "s = 0.0", "if (on[i] > 0) …", "s = s + x[i][j]", "s = 1.0", "x[i][k + 1] = x[i][k]", "y[i] = s"
+    ]  # fmt: skip
+    assert [s.axes for s in drawn.statements] == [("i",), ("i",), ("i", "j"), ("i",), ("i", "k"), ("i",)]
+    places = {k: {p for n, p in drawn.instances if n == k} for k in range(6)}
+    assert places[2] == places[4] == {(i, j) for i in range(6) for j in range(6)}
+    found = {(d.of, d.to, d.kind, d.distance) for d in drawn.dependences}
+    assert {(2, 2, "flow", (0, 1)), (4, 4, "flow", (0, 1)), (3, 5, "flow", (0,))} <= found
+    assert not any(d.source[0] != d.target[0] for d in drawn.dependences)
+    assert "as if it held" in drawn.text()
+
+
+@pytest.mark.parametrize("file", sorted(LIFTED.glob("*.c")), ids=lambda f: f.stem)
+def test_every_nest_has_a_picture_or_is_too_large(file):
+    report = check_file(str(file))
+    for nest in report.nests:
+        drawn = picture(nest.lifted, report.bare.data) if nest.lifted else None
+        if drawn is not None:
+            assert drawn.instances and all(s.text for s in drawn.statements)
+            count = len(drawn.statements)
+            assert {k for k, _ in drawn.instances} <= set(range(count))
 
 
 def test_locals_of_an_iteration_order_nothing():

@@ -11,15 +11,14 @@ few iterations.  Shown right against the memory that the loops touch (tests/test
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from lifter.lift import LiftedNest
 from lifter.normalise import Axis, AxisLoop, NormalStmt, assigned_scalars, normalise
 from lifter.segments import Reference, references
 from mdh_core.diagnostics import Refusal
-from mdh_core.expr import Assign, Declare, If, ScalarType, Select, Var, stmt_exprs, variables
+from mdh_core.expr import Assign, Declare, If, ScalarType, Select, Stmt, Var, stmt_exprs, variables
 from mdh_core.show import c_style, expression
 from mdh_lift import kernels
 from mdh_lift.c_value import NotAnInteger
@@ -114,7 +113,9 @@ def picture(lifted: LiftedNest, source: bytes = b"") -> Picture | None:
         return None
     scalars = frozenset(assigned_scalars(lifted.nest.body))
     outer = frozenset(x.name for x in lifted.nest.scalars)
-    leaves = list(_leaves(normal.body, (), (), scalars, itertools.count(), source))
+    collected = _Leaves(source, scalars)
+    collected.visit(normal.body, (), (), False)
+    leaves = collected.found
     if not leaves or not any(leaf.axes for leaf in leaves):
         return None
     depth = max(len(leaf.axes) for leaf in leaves)
@@ -173,58 +174,71 @@ def _is_integer(t: object) -> bool:
 # --------------------------------------------------------------------------- statements and their instances
 
 
+# The way to a statement from the outermost list: ordinals in lists and of branches, None at each loop.
+Position = tuple[int | None, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Leaf:
     number: int
     text: str
     axes: tuple[Axis, ...]
-    position: Place  # ordinals in the text, from the outermost list of statements
+    position: Position
     references: tuple[Reference, ...]
     reads: frozenset[str]  # scalars
     writes: frozenset[str]
     conditional: bool
 
 
-def _leaves(
-    body: Sequence[NormalStmt],
-    axes: tuple[Axis, ...],
-    position: Place,
-    scalars: frozenset[str],
-    counter: Iterator[int],
-    source: bytes,
-) -> Iterator[_Leaf]:
-    """Statements without loops, in the order of the text."""
-    for k, s in enumerate(body):
-        at = (*position, k)
-        if isinstance(s, AxisLoop):
-            yield from _leaves(s.body, (*axes, s.axis), at, scalars, counter, source)
-            continue
+@dataclass(slots=True)
+class _Leaves:
+    """Collects statements without loops, and conditions around loops, in the order of the text."""
+
+    source: bytes
+    scalars: frozenset[str]
+    found: list[_Leaf] = field(default_factory=list)
+
+    def visit(
+        self, body: Sequence[NormalStmt | Stmt], axes: tuple[Axis, ...], position: Position, conditional: bool
+    ) -> None:
+        for k, s in enumerate(body):
+            at = (*position, k)
+            if isinstance(s, AxisLoop):
+                self.visit(s.body, (*axes, s.axis), (*at, None), conditional)
+            elif isinstance(s, If) and _holds_loop(s):
+                test = replace(s, then=(), other=())
+                self.add(test, axes, (*at, 0), conditional)
+                self.visit(s.then, axes, (*at, 1), True)
+                self.visit(s.other, axes, (*at, 2), True)
+            elif not (isinstance(s, Declare) and s.value is None):
+                self.add(s, axes, at, conditional or isinstance(s, If))
+
+    def add(
+        self, s: NormalStmt | Stmt, axes: tuple[Axis, ...], position: Position, conditional: bool
+    ) -> None:
+        """A leaf, if it touches memory or assigns a scalar."""
         found = tuple(dict.fromkeys(references((s,), axes)))
-        read = _read_scalars(s)
         written = assigned_scalars((s,)) | ({s.name} if isinstance(s, Declare) else set())
-        if isinstance(s, Declare) and s.value is None:
-            continue
-        if found or written:
-            yield _Leaf(
-                next(counter),
-                _text(s, source),
-                axes,
-                at,
-                found,
-                read & scalars,
-                frozenset(written),
-                isinstance(s, If),
-            )
+        read = _read_scalars(s) & self.scalars
+        if found or written or read:
+            number, text = len(self.found), _text(s, self.source)
+            leaf = _Leaf(number, text, axes, position, found, read, frozenset(written), conditional)
+            self.found.append(leaf)
 
 
-def _read_scalars(s: NormalStmt) -> frozenset[str]:
+def _holds_loop(s: If) -> bool:
+    inner: tuple[NormalStmt | Stmt, ...] = (*s.then, *s.other)
+    return any(isinstance(t, AxisLoop) or (isinstance(t, If) and _holds_loop(t)) for t in inner)
+
+
+def _read_scalars(s: NormalStmt | Stmt) -> frozenset[str]:
     assert not isinstance(s, AxisLoop)
     if isinstance(s, Assign) and isinstance(s.target, Var):
         return variables(s.value)
     return frozenset().union(*(variables(e) for e in stmt_exprs((s,))))
 
 
-def _text(s: NormalStmt, source: bytes) -> str:
+def _text(s: NormalStmt | Stmt, source: bytes) -> str:
     assert not isinstance(s, AxisLoop)
     style = c_style("x{}".format, "r{}".format)
     written = source[s.span.start : s.span.end].decode("utf-8", "replace") if s.span else ""
@@ -250,8 +264,8 @@ def _instances(leaf: _Leaf, params: Mapping[str, int], extent: int) -> Iterator[
 
     def visit(k: int, env: dict[str, int], place: Place) -> Iterator[Instance]:
         if k == len(leaf.axes):
-            pairs = zip(leaf.position, (*place, 0), strict=True)
-            yield tuple(x for pair in pairs for x in pair), leaf, place
+            values = iter(place)
+            yield tuple(next(values) if x is None else x for x in leaf.position), leaf, place
             return
         axis = leaf.axes[k]
         for v in range(extent):
