@@ -23,6 +23,7 @@ from lowering.facts import (
     is_screened,
     lane_counts,
     longest_row,
+    once,
     packable,
     read_dims,
     row_counts,
@@ -255,9 +256,10 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
         if f.pw and packable(f, b):
             point[f"pack_{b}"] = packed.get(b, "no")
     point |= dict.fromkeys((f"past_{b}" for b in written_past(f, machine)), 1)
-    return _fitting(f, machine, point) if packed else point
+    return _fitting(f, point) if packed else point
 
 
+@once
 def _is_uneven(f: Facts) -> bool:
     """Whether equal blocks may cost very different times: domains, loops and calls in the scalar function."""
     scalar = lane_function(f.program)  # a call of what is one expression costs what that does
@@ -267,13 +269,13 @@ def _is_uneven(f: Facts) -> bool:
     return calls or not straight_line(scalar.body)
 
 
-def _fitting(f: Facts, machine: Machine, point: Point) -> Point:
+def _fitting(f: Facts, point: Point) -> Point:
     """Blocks halved until the packed tiles fit where they are kept."""
     copied = [b for b in input_buffers(f.program) if point.get(f"pack_{b}", "no") != "no"]
     for b in sorted(copied, key=lambda b: -_box(f, point, b)):
         used = [d for d in f.cc if d in read_dims(f, b)]
         for _ in range(12):
-            if point.get(f"pack_{b}", "no") == "no" or _pack(f, machine, point, b) is not None or not used:
+            if point.get(f"pack_{b}", "no") == "no" or _packed(f, point)[b] is not None or not used:
                 break
             widest = max(used, key=lambda d: int(point[f"block_{d}"]) / tile_of(point, d))
             half = round_up(-(-int(point[f"block_{widest}"]) // 2), tile_of(point, widest))
@@ -300,6 +302,7 @@ def _is_apart(f: Facts, vector: str) -> bool:
     return any(s != 1 for s in store_strides(f, vector))
 
 
+@once
 def _operations(f: Facts) -> int:
     scalar = lane_function(f.program)
     count = sum(
@@ -310,6 +313,7 @@ def _operations(f: Facts) -> int:
     return max(1, count + (len(f.program.component_types) if f.pw or f.ps else 0))
 
 
+@once
 def _footprint(f: Facts) -> int:
     """Bytes of all buffers that are touched, each once."""
     total = 0
@@ -364,7 +368,7 @@ def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
     rows = _rows(f, point)
     vectors = max(1, lanes // v)
     live = rows * vectors
-    packs = {b: _pack(f, machine, point, b) for b in input_buffers(f.program)}
+    packs = _packed(f, point)
     copied = 0.0
     for b, pack in packs.items():
         if pack is not None:
@@ -547,27 +551,28 @@ def _whole_share(f: Facts, point: Point) -> float:
     return f.shares(tile)[1]
 
 
-def _pack(f: Facts, machine: Machine, point: Point, buffer: str) -> float | None:
-    """Elements that are copied in all for a packed input; None where it is not packed (or does not fit)."""
-    choice = point.get(f"pack_{buffer}", "no")
-    if choice == "no":
-        return None
+def _packed(f: Facts, point: Point) -> dict[str, float | None]:
+    """Per input the elements that are copied in all; None where it is not packed (or does not fit)."""
+    copied = [b for b in input_buffers(f.program) if point.get(f"pack_{b}", "no") != "no"]
+    fits = sum(_box(f, point, b) for b in copied) <= PRIVATE_BYTES
+    return {b: _copied(f, point, b) if fits and b in copied else None for b in input_buffers(f.program)}
+
+
+def _copied(f: Facts, point: Point, buffer: str) -> float | None:
+    """Elements of a packed input that are copied in all; None where its copy has no constant extent."""
     used = read_dims(f, buffer)
+    if _unblocked_run_time(f, point, used):
+        return None
     around = dims_around(f, point, buffer)
     elements = 1.0
     for d, n in f.sizes.items():
-        if d in f.cc:
-            block = min(max(int(point.get(f"block_{d}", 1)), tile_of(point, d)), max(n, 1))
-        else:
-            block = int(point.get(f"block_{d}", 0)) or n
         if d in used:
             elements *= n
         elif d in f.cc:
-            step = tile_of(point, d) if d in around else block
-            elements *= -(-n // max(1, step))
-    copied = (b for b in input_buffers(f.program) if point.get(f"pack_{b}", "no") != "no")
-    fits = sum(_box(f, point, b) for b in copied) <= PRIVATE_BYTES
-    return elements if fits and not (set(f.pw) & used and _unblocked_run_time(f, point, used)) else None
+            tile = tile_of(point, d)
+            block = min(max(int(point.get(f"block_{d}", 1)), tile), max(n, 1))
+            elements *= -(-n // max(1, tile if d in around else block))
+    return elements
 
 
 def _box(f: Facts, point: Point, buffer: str) -> int:

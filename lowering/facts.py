@@ -52,21 +52,16 @@ class Facts:
     @property
     def points(self) -> int:
         """Points of the domain, roughly."""
-        return max(1, round(math.prod(self.sizes.values()) * self.shares({})[0]))
+        return _points(self)
 
     def shares(self, tile: Mapping[str, int]) -> tuple[float, float]:
         """Share of the box that is in the domain, and of the domain that is in full tiles."""
-        return _shares(self.rows, tuple(self.sizes.items()), tuple(sorted(tile.items())))
+        return _shares_of(self, tuple(sorted(tile.items())))
 
     @property
     def rows(self) -> tuple[Affine, ...]:
         """The domain, with the values of those parameters that are sizes."""
-        known: dict[str, Affine] = {}
-        for d in self.program.hom.dims:
-            span = d.size.span
-            if d.size.step == 1 and len(span.terms) == 1 and span.terms[0][1] == 1:
-                known[span.terms[0][0]] = Affine.number(self.sizes[d.name] - span.const)
-        return tuple(rows_of(c.substitute(known) for c in self.program.hom.domain))
+        return _domain(self)
 
     @property
     def element(self) -> int:
@@ -84,14 +79,14 @@ _Given = ParamSpec("_Given")
 _Found = TypeVar("_Found")
 
 
-def _once(
+def once(
     function: Callable[Concatenate[Facts, _Given], _Found],
 ) -> Callable[Concatenate[Facts, _Given], _Found]:
     """A function of facts that is computed once for each; the cost model asks thousands of times."""
 
     @functools.wraps(function)
     def remembered(f: Facts, /, *args: _Given.args, **named: _Given.kwargs) -> _Found:
-        key = (function.__name__, *args, *named.items())
+        key = (function, *args, *named.items())
         if key not in f.known:
             f.known[key] = function(f, *args, **named)
         found: _Found = f.known[key]
@@ -100,11 +95,31 @@ def _once(
     return remembered
 
 
-@functools.lru_cache(maxsize=1024)
+@once
+def _points(f: Facts) -> int:
+    return max(1, round(math.prod(f.sizes.values()) * f.shares({})[0]))
+
+
+@once
+def _shares_of(f: Facts, tile: tuple[tuple[str, int], ...]) -> tuple[float, float]:
+    return _shares(f.rows, tuple(f.sizes.items()), tile)
+
+
+@functools.lru_cache(maxsize=1024)  # programs with one domain share what was counted
 def _shares(
     rows: tuple[Affine, ...], sizes: tuple[tuple[str, int], ...], tile: tuple[tuple[str, int], ...]
 ) -> tuple[float, float]:
     return shares(rows, dict(sizes), dict(tile))
+
+
+@once
+def _domain(f: Facts) -> tuple[Affine, ...]:
+    known: dict[str, Affine] = {}
+    for d in f.program.hom.dims:
+        span = d.size.span
+        if d.size.step == 1 and len(span.terms) == 1 and span.terms[0][1] == 1:
+            known[span.terms[0][0]] = Affine.number(f.sizes[d.name] - span.const)
+    return tuple(rows_of(c.substitute(known) for c in f.program.hom.domain))
 
 
 def facts(program: MdhProgram, sizes: dict[str, int]) -> Facts:
@@ -133,12 +148,12 @@ def _raw_stride(program: MdhProgram, buffer: str, index: tuple[Affine, ...], dim
 IN_VECTORS = (1, 0, -1)  # strides of operands that vectors are loaded with; the last in reverse
 
 
-@_once
+@once
 def strides(f: Facts, dim: str) -> list[tuple[Access, int | None]]:
     return [(a, _raw_stride(f.program, a.buffer, a.index, dim)) for a in f.program.inp.accesses]
 
 
-@_once
+@once
 def store_strides(f: Facts, dim: str) -> list[int | None]:
     return [_raw_stride(f.program, s.buffer, s.index, dim) for s in f.program.out.stores]
 
@@ -160,7 +175,7 @@ def _has_vector_form(f: Facts) -> bool:
     return True
 
 
-@_once
+@once
 def vector_candidates(f: Facts) -> tuple[str, ...]:
     """Dimensions whose neighbours can share a vector, best first; "-" last."""
     natural_cc, natural_pw, by_copy, apart = [], [], [], []
@@ -247,14 +262,14 @@ def _keeps_order(f: Facts) -> bool:
     return f.program.fp == "exact" and reassociates(f.program)
 
 
-@_once
+@once
 def read_dims(f: Facts, buffer: str) -> frozenset[str]:
     """The dimensions that the subscripts of an input depend on."""
     indices = (a.index for a in f.program.inp.accesses if a.buffer == buffer)
     return frozenset(n for index in indices for x in index for n in x.names if n in f.sizes)
 
 
-@_once
+@once
 def packable(f: Facts, buffer: str) -> bool:
     accesses = [a for a in f.program.inp.accesses if a.buffer == buffer]
     linear = [tuple(x.terms for x in a.index) for a in accesses]
@@ -273,7 +288,7 @@ def packable(f: Facts, buffer: str) -> bool:
     )
 
 
-@_once
+@once
 def computed_copies(f: Facts) -> tuple[str, ...]:
     """Inputs whose copies would hold values that the scalar function computes, used for several cells."""
     found = []
@@ -284,14 +299,14 @@ def computed_copies(f: Facts) -> tuple[str, ...]:
     return tuple(found)
 
 
-@_once
+@once
 def is_readable_beyond(f: Facts) -> bool:
     """Whether the operands of tiles on the domain's border exist, most of the time, and order is free."""
     accesses = f.program.inp.accesses
     return not _keeps_order(f) and all(read_in_boxes(f.program, a) is not None for a in accesses)
 
 
-@_once
+@once
 def vector_length(f: Facts, machine: Machine) -> int:
     return max(1, machine.vector_bytes // f.lane_bytes)
 
@@ -307,7 +322,7 @@ def written_past(f: Facts, machine: Machine) -> tuple[str, ...]:
     return tuple(b for b in large if b not in read_buffers(f.program))
 
 
-@_once
+@once
 def row_dims(f: Facts) -> tuple[str, ...]:
     """cc dimensions that an access or two ignore: rows of a register tile reuse what they share."""
     if not f.pw and len(f.program.inp.accesses) < 2:
@@ -330,7 +345,7 @@ def row_counts(f: Facts, d: str) -> tuple[int, ...]:
     return tuple(n for n in range(2, 13) if n <= size and (n in (2, 3, 4, 6, 8, 12) or size % n == 0))
 
 
-@_once
+@once
 def longest_row(f: Facts, l2: int, d: str) -> int:
     """Elements in ``d`` of which all rows that a point touches fit into half of the second cache.
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import itertools
 
-from lowering.facts import Facts, facts, read_dims
+from lowering.facts import Facts, facts, once, read_dims
 from lowering.machine import Machine
 from lowering.parameters import (
     Configuration,
@@ -159,11 +159,12 @@ def _order(
     return tuple(order)
 
 
-def tile_order(f: Facts, number: int) -> list[str]:
+@once
+def tile_order(f: Facts, number: int) -> tuple[str, ...]:
     """The cc dimensions in one of the orders of the tile loops."""
     inner = [d for d in f.cc if f.sizes[d] > 1]
     orders = list(itertools.islice(itertools.permutations(inner), 6)) or [()]
-    return [*(d for d in f.cc if d not in inner), *orders[number % len(orders)]]
+    return (*(d for d in f.cc if d not in inner), *orders[number % len(orders)])
 
 
 def dims_around(f: Facts, point: Point, buffer: str) -> tuple[str, ...]:
@@ -173,7 +174,7 @@ def dims_around(f: Facts, point: Point, buffer: str) -> tuple[str, ...]:
     several = {d for d in used & set(tiles) if int(point.get(f"block_{d}", 1)) > tile_of(point, d)}
     own = [k for k, d in enumerate(tiles) if d in several]
     inside = {"panel": 0, "row": 1, "block": len(own)}[str(point[f"pack_{buffer}"])]  # of its own
-    return tuple(tiles[: own[-1 - inside] + 1]) if len(own) > inside else ()
+    return tiles[: own[-1 - inside] + 1] if len(own) > inside else ()
 
 
 def _memory(

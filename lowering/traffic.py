@@ -16,8 +16,9 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
-from lowering.facts import Facts
+from lowering.facts import Facts, once
 from mdh_core.expr import Affine
 from mdh_core.ir import Buffer, MdhProgram
 
@@ -50,9 +51,10 @@ class Use:
 Level = tuple[str, float]  # dimension and trips, innermost loop first
 
 
-def uses(f: Facts) -> dict[str, Use]:
+@once
+def uses(f: Facts) -> Mapping[str, Use]:
     """The buffers of a program, each with what its accesses have in common."""
-    return dict(_uses(f.program, tuple(f.sizes.items())))
+    return MappingProxyType(dict(_uses(f.program, tuple(f.sizes.items()))))
 
 
 @functools.lru_cache(maxsize=256)
