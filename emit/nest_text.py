@@ -171,15 +171,11 @@ class NestText(PacksText):
             if rows_whole is not None:
                 stack.enter_context(out.block(f"if ({rows_whole})"))
             if rows_whole != "0":
-                out.add(f"long {variable} = {start};")
-                self.context.at[d] = variable
-                step = self._first_step(inner, vectors, start, size)
-                again = f"{variable} += {step}, {step} = {size}" if step else f"{variable} += {size}"
-                with out.block(f"for (; {variable} + {size} <= {end}; {again})"):
-                    self._version(inner, full=True, vectors=vectors)
-                if own or not self.whole(loop, size):
-                    with out.block(f"if ({variable} < {end})"):
-                        self._rest_of_row(inner, vectors, start, end, size)
+                remains = bool(own) or not self.whole(loop, size)
+                if remains and vectors is not None and self._is_long(inner) and self._may_repeat_points():
+                    self._moved_row(inner, vectors, variable, (start, end))
+                else:
+                    self._row_and_rest(inner, vectors, variable, (start, end), remains)
             if rows_whole is not None:
                 out.middle("} else {")
                 again = self._variable(loop)
@@ -187,6 +183,54 @@ class NestText(PacksText):
                 with out.block(f"for (long {again} = {start}; {again} < {end}; {again} += {size})"):
                     self._version(inner, full=False, vectors=None)
         self.context.at = before
+
+    def _row_and_rest(
+        self,
+        inner: tuple[Loop, ...],
+        vectors: Vectors | None,
+        variable: str,
+        bounds: tuple[str, str],
+        remains: bool,
+    ) -> None:
+        """Whole tiles, then what remains of the row, if anything may."""
+        loop, (start, end), out = self.nest.loops[self.scope - 1], bounds, self.out
+        size = loop.size
+        out.add(f"long {variable} = {start};")
+        self.context.at[loop.dim] = variable
+        again = self._next_tile(variable, self._first_step(inner, vectors, start, size), size)
+        with out.block(f"for (; {variable} + {size} <= {end}; {again})"):
+            self._version(inner, full=True, vectors=vectors)
+        if remains:
+            with out.block(f"if ({variable} < {end})"):
+                self._rest_of_row(inner, vectors, start, end, size)
+
+    @staticmethod
+    def _next_tile(variable: str, step: str | None, size: int) -> str:
+        return f"{variable} += {step}, {step} = {size}" if step else f"{variable} += {size}"
+
+    def _is_long(self, inner: tuple[Loop, ...]) -> bool:
+        """Whether a tile's code is so long that it should be there once: compilers take seconds for each."""
+        return any(x.dim not in self.concatenated for x in inner)
+
+    def _moved_row(
+        self, inner: tuple[Loop, ...], vectors: Vectors | None, variable: str, bounds: tuple[str, str]
+    ) -> None:
+        """Whole tiles, the last one moved back; a clipped one where the row is shorter than a tile.
+
+        As ``_row_and_rest``, with the code of a whole tile once.
+        """
+        loop, (start, end), out = self.nest.loops[self.scope - 1], bounds, self.out
+        size = loop.size
+        with out.block(f"if ({end} - {start} >= {size})" if start != "0" else f"if ({end} >= {size})"):
+            again = self._next_tile(variable, self._first_step(inner, vectors, start, size), size)
+            with out.block(f"for (long {variable} = {start}; {variable} < {end}; {again})"):
+                at = self.context.names.new(f"{loop.dim}_start")
+                out.add(f"const long {at} = {variable} + {size} <= {end} ? {variable} : {end} - {size};")
+                self.context.at[loop.dim] = at
+                self._version(inner, full=True, vectors=vectors)
+            out.middle(f"}} else if ({start} < {end}) {{")
+            self.context.at[loop.dim] = start
+            self._version(inner, full=False, vectors=None)
 
     def _first_step(
         self, inner: tuple[Loop, ...], vectors: Vectors | None, start: str, size: int

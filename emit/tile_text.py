@@ -158,7 +158,7 @@ class Tile(Accumulators):
         """A loop over all parts of a reduced dimension; its counter."""
         v = self.context.names.new(f"{loop.dim}_r")
         start = self.context.at[loop.dim]
-        if loop.role == "unrolled":
+        if loop.role == "unrolled" and self.full:  # clipped loops inside would be as many loops each
             self.out.add(f"#pragma GCC unroll {loop.count}")
         stack.enter_context(self.out.block(f"for (long {v} = 0; {v} < {loop.count}; {v}++)"))
         offset = v if loop.size == 1 else f"{loop.size}*{v}"
