@@ -45,12 +45,10 @@ from mdh_core.expr import Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.ir import MdhProgram
 from mdh_core.lanes import lane_function
 
-# seconds per byte that comes into the first and the second cache of a core, and per run of neighbours
-_NEAR, _FAR, _NEAR_RUN, _FAR_RUN = 6e-12, 6e-11, 1e-9, 1e-8
+_NEAR_RUN, _FAR_RUN = 1e-9, 1e-8  # seconds per run of neighbours that comes into a first or second cache
 _MEMORY_RUN = 1e-7  # the same for a run that comes from memory: a page to open, and to look up
 _BESIDE = 0.25  # of the other times is not hidden behind the longest
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
-_CLOCK = 4.0 * 3.0e9  # operations per second and lane: two units that multiply and add
 _ADDRESSES = 9  # that registers hold beside counters and sizes; measured on convolutions
 _WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
 
@@ -115,7 +113,7 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
         ],
         12,
     )
-    longest = (8, 32, 256, 512, 1024) if any(f.sizes[d] > 256 for d in f.pw) and f.cc else (256,)
+    longest = (8, 32, 64, 128, 256, 512, 1024) if any(f.sizes[d] > 256 for d in f.pw) and f.cc else (256,)
     found = [
         replace(x, threads=t, longest=n, widest=w)
         for x, t, n in itertools.product(found, (first, *others), longest)
@@ -407,7 +405,8 @@ def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
         # tiles on a domain's border are computed as a whole, half of them in vain, or clipped: as scalar code
         border = 2.0 if f.pw and works and is_readable_beyond(f) else max(1.0, 0.6 * speed)
         points = f.points * (whole + (1 - whole) * border)
-    return _Arithmetic(points * _operations(f) / (_CLOCK * speed * balance), copied, packs, balance, works)
+    seconds = points * _operations(f) / (machine.rate * speed * balance)
+    return _Arithmetic(seconds, copied, packs, balance, works)
 
 
 def _cost(f: Facts, machine: Machine, point: Point) -> float:
@@ -439,7 +438,8 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
             reversed_too = works and s == -1  # a vector, and two instructions that turn it around
             strided += f.points / max(1, rows) * (0.6e-9 / v if reversed_too else 1e-9)
     region = 5e-6 if point.get("threads") and f.points > 1 << 15 else 0.0
-    times = (made.seconds, near[0] * _NEAR, max(memory, far[0] * _FAR + far[1] * _FAR_RUN))
+    last = far[0] / machine.l3_bandwidth + far[1] * _FAR_RUN
+    times = (made.seconds, near[0] / machine.l2_bandwidth, max(memory, last))
     slowest = max(times)
     if f.pw:
         blocks = ((max(1, f.sizes[d]), int(point.get(f"block_{d}", 0))) for d in f.pw)
@@ -464,7 +464,9 @@ def _moved(f: Facts, machine: Machine, point: Point, packs: Mapping[str, float |
         if packs.get(b) is not None:
             use = replace(use, packed=max(panels, default=0) + 1 - len(dims_around(f, point, b)))
         found.append(use)
-    caches = ((machine.l1, 0), (machine.l2, inside), (max(machine.l2, machine.last // machine.cores), 0))
+    from_memory = inside if _footprint(f) > machine.last else 0
+    share = max(machine.l2, machine.last // machine.cores)
+    caches = ((machine.l1, 0), (machine.l2, inside), (share, from_memory))
     return moved(found, tile, levels, caches)
 
 

@@ -93,6 +93,7 @@ MODELS = {
 }
 
 
+_ZEN_L3 = 4e10  # bytes per second that a core has from an AMD processor's last cache, at least
 _SHARE = 8 << 20  # of the last cache, per core: what processors with many cores have at least
 
 
@@ -104,8 +105,12 @@ class Machine:
     registers     number of vector registers
     l1, l2, l3    bytes per core (l3: shared)
     stack         bytes of private scratch that a kernel may put on a thread's stack
-    peak          single-precision operations per second of one core (estimate)
-    bandwidth     bytes per second of all cores together (estimate)
+    rate          operations per second of one lane of one core, where a multiply-add is two
+    l2_bandwidth  bytes per second that one core has from its second cache
+    l3_bandwidth  and from the last one, while the others read, too
+    bandwidth     bytes per second that all cores together have from memory
+
+    The last four are estimates unless they were measured (``tuning.ceilings``).
     """
 
     name: str
@@ -116,10 +121,11 @@ class Machine:
     l2: int
     l3: int
     stack: int = 1 << 19
-    peak: float = 1.0e11
+    rate: float = 1.2e10
+    l2_bandwidth: float = 1 / 6e-12
+    l3_bandwidth: float = 1 / 6e-11
     bandwidth: float = 2.5e10
     model: SystemModel = OPENMP_REG_SIMD
-
 
     @property
     def last(self) -> int:
@@ -148,9 +154,11 @@ def _cache_bytes(level: int) -> int | None:
 def this_machine() -> Machine:
     """The machine we run on: cores from the affinity mask, caches from sysfs, vectors from its flags."""
     import archspec.cpu
+    import archspec.cpu.detect
 
     host = archspec.cpu.host()
     features = set(host.features)
+    vendor = archspec.cpu.detect.detected_info().vendor  # also where no model is recognised
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     wide = "avx512f" in features
     vector_bytes = 64 if wide else 32 if "avx2" in features or "avx" in features else 16
@@ -162,5 +170,5 @@ def this_machine() -> Machine:
         _cache_bytes(1) or GENERIC.l1,
         _cache_bytes(2) or GENERIC.l2,
         _cache_bytes(3) or GENERIC.l3,
-        peak=3.0e9 * 2 * 2 * vector_bytes / 4,
+        l3_bandwidth=_ZEN_L3 if vendor == "AuthenticAMD" else GENERIC.l3_bandwidth,
     )

@@ -176,7 +176,7 @@ def moved(
 ) -> tuple[Moved, ...]:
     """Bytes that come into each cache of one core over all iterations of the levels, and in how many runs.
 
-    caches  their bytes, and how many of the levels are inside of a tile: where these go through more rows
+    caches  their bytes, and how many of the levels are inside of a tile: where these read from more rows
             than hardware fetches ahead, bytes count up to twice
     """
     groups = _Groups(found, tile, levels)
@@ -186,7 +186,10 @@ def moved(
 def _moved(groups: _Groups, cache: int, ahead: int) -> Moved:
     found, levels = groups.found, groups.levels
     streams = groups.covered(ahead)
-    late = [_late(footprint(u, streams, u.packed is not None or not ahead).rows) for u in found]
+    late = [
+        1.0 if u.written else _late(footprint(u, streams, u.packed is not None or not ahead).rows)
+        for u in found
+    ]
     reach, inside, around = 0, groups.touched(0), None
     for k in range(1, len(levels) + 1):
         around = groups.touched(k)

@@ -13,7 +13,6 @@ from emit.request import Kernel
 from emit.targets import OPENMP
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, LoopNest, NestStmt
-from lowering.machine import this_machine
 from mdh_core.expr import (
     Assign,
     Expr,
@@ -30,6 +29,7 @@ from mdh_core.expr import (
 )
 from mdh_core.ir import HostLoop, MdhProgram, Step
 from mdh_lift.kernels import Plan
+from tuning.ceilings import known_machine
 
 ENTRY = "mdh_entry"
 
@@ -74,7 +74,7 @@ def prepared(nest: LoopNest, apart: bool = False) -> LoopNest:
 def program(found: LiftedNest, params: dict[str, int]) -> Program:
     """The file for a configuration that suits these values of the integer parameters."""
     sizes = tuple(p.sizes(known_sizes(found, params)) for p in found.programs)
-    plan = Plan(found, this_machine(), params, sizes)
+    plan = Plan(found, known_machine(), params, sizes)
     return around(found, plan.kernel(plan.default, described=False))
 
 

@@ -19,7 +19,7 @@ from lowering.cost import default_point, estimate
 from lowering.delayed import delayed
 from lowering.facts import facts
 from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_tiles
-from lowering.machine import Machine, this_machine
+from lowering.machine import Machine
 from lowering.parameters import Configuration, to_json
 from lowering.point import Point, configuration_at, own_values, round_up, tile_of
 from lowering.right_looking import right_looking
@@ -32,6 +32,7 @@ from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Size, Step, program
 from mdh_core.show import c_style, show, statements
 from mdh_lift import iterations
 from mdh_lift.c_value import NotAnInteger, is_place, names_in, value
+from tuning.ceilings import known_machine
 from tuning.harness import Candidate
 
 # extent of every dimension whose size is a parameter, by the number of such dimensions
@@ -429,7 +430,7 @@ def planned(
     for f in fusions:
         first = tuple(programs_of(steps)).index(neighbours(steps, f)[0])
         sizes += iterations.sizes_at(fused(steps, f), params)[first : first + 1]
-    return Plan(lifted, this_machine(), params, sizes, lines, macros, fusions)
+    return Plan(lifted, known_machine(), params, sizes, lines, macros, fusions)
 
 
 def _with_rows_apart(lifted: LiftedNest) -> LiftedNest:

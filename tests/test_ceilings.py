@@ -82,6 +82,26 @@ def test_levels_are_larger_one_after_the_other():
     assert sizes == sorted(sizes) and all(a >= 2 * b for a, b in zip(sizes[1:], sizes, strict=False))
 
 
+def test_the_cost_model_reckons_with_what_was_measured():
+    estimated = ceilings.known_machine()
+    assert estimated == this_machine()
+    cores, lanes = estimated.cores, estimated.vector_bytes // 4
+    levels = (
+        ceilings.Level("L2", 1, 1 << 18, 1e11, 1e11, 1e11),
+        ceilings.Level("L3", cores, 1 << 23, 5e10 * cores, 1e10, 1e10),
+        ceilings.Level("memory", cores, 1 << 28, 3e10, 1e10, 1e10),
+    )
+    machine = ceilings.machine_key(("cc",), cores)
+    save(Ceilings(machine, levels, (ceilings.Peak(cores, 8e9 * lanes * cores, 4e9 * lanes * cores),)))
+    found = ceilings.known_machine()
+    assert (found.rate, found.l2_bandwidth, found.l3_bandwidth, found.bandwidth) == (8e9, 1e11, 5e10, 3e10)
+    save(Ceilings(machine, levels[2:], ()))  # what was not measured stays an estimate
+    found = ceilings.known_machine()
+    assert (found.rate, found.l3_bandwidth) == (estimated.rate, estimated.l3_bandwidth)
+    ceilings.stored_at().write_text("no such file")
+    assert ceilings.known_machine() == estimated
+
+
 def test_doctor_measures_once_and_shows_it_ever_after(monkeypatch):
     before = run("doctor")
     assert "--  limits" in before.stdout

@@ -2,7 +2,8 @@
 
     compiler, threads  ->  Ceilings  ->  ceilings.json beside the tuning database, by machine
 
-Measured once (``mdh-lift doctor --bench``); the roofline of a report is drawn from it.
+Measured once (``mdh-lift doctor --bench``).  The roofline of a report is drawn from them, and the cost model
+reckons with them (``known_machine``).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import psutil
 from lowering.machine import Machine, this_machine
 from mdh_core.replacing import replace_file
 from tuning.fingerprint import fingerprint
+from tuning.fingerprint import hardware as hardware_here
 from tuning.store import default_path
 from tuning.toolchain import Toolchain
 
@@ -234,6 +236,35 @@ def matching(known: Mapping[str, Ceilings], machine: str) -> Ceilings | None:
     if machine in known:
         return known[machine]
     return next((c for key, c in sorted(known.items()) if hardware(key) == hardware(machine)), None)
+
+
+def known_machine() -> Machine:
+    """This machine, with what was measured on it in place of estimates."""
+    machine = this_machine()
+    try:
+        found = matching(load(), f"{hardware_here(machine.cores)}-")
+    except CeilingsError:  # `doctor` and `report` tell it
+        found = None
+    return machine if found is None else with_figures(machine, found)
+
+
+def with_figures(machine: Machine, found: Ceilings) -> Machine:
+    """The machine with measured rates; a level that was not measured keeps its estimate."""
+
+    def of_one_core(name: str, threads: int) -> float:
+        rates = (x.read / x.threads for x in found.levels if x.name == name and x.threads == threads)
+        return max(rates, default=0.0)
+
+    most = max((p.threads for p in found.peaks), default=1)
+    lanes = machine.vector_bytes // 4
+    peak = max((p.single / p.threads for p in found.peaks if p.threads == most), default=0.0)
+    return replace(
+        machine,
+        rate=peak / lanes or machine.rate,
+        l2_bandwidth=of_one_core("L2", 1) or machine.l2_bandwidth,
+        l3_bandwidth=of_one_core("L3", most) or machine.l3_bandwidth,
+        bandwidth=of_one_core("memory", most) * most or machine.bandwidth,
+    )
 
 
 def hardware(machine: str) -> str:

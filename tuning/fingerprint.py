@@ -51,15 +51,20 @@ def _caches(root: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
+def hardware(threads: int) -> str:
+    """A fingerprint without its last part, which is of caches, compiler and flags."""
+    m = machine()
+    return f"{m.system}-{m.isa}-{m.microarchitecture}-{threads}of{m.threads}t"
+
+
 def fingerprint(toolchain: Toolchain, threads: int) -> str:
     """What must match for reuse: ``linux-x86_64-icelake-2of4t-1f3a9c0b``; last: caches, compiler, flags.
 
     For a GPU ``linux-x86_64-icelake-2of4t-cuda-0b1f3a9c``; its digest is also of device, compiler and flags.
     """
-    m = machine()
     flags = sorted(f for f in usable_flags(toolchain.flags) if not f.startswith(("-I", "-i")))
-    rest = repr((m.caches, toolchain.version, flags, toolchain.openmp))
-    host = f"{m.system}-{m.isa}-{m.microarchitecture}-{threads}of{m.threads}t"
+    rest = repr((machine().caches, toolchain.version, flags, toolchain.openmp))
+    host = hardware(threads)
     gpu = toolchain.accelerator
     if gpu is not None:
         host += f"-{gpu.target}"
