@@ -4,6 +4,12 @@ In the full version of a tile they are vectors where its code has a vector form:
 lane per cell, for a reduced one partial results that are combined at the end (``_folded``).  They start from
 what the cells hold before the visit, or from the identity, and then the prior value joins at the end; from
 the first point where there is no identity.
+
+Cells of outputs that are *fetched* join at the end, too::
+
+    acc = {0}; __builtin_prefetch(cells); for (k ...) acc += ...; held = cells; held += acc; cells = held
+
+A tile that starts from its cells waits for them before its first step; here they arrive meanwhile.
 """
 
 from __future__ import annotations
@@ -21,11 +27,14 @@ from mdh_core.expr import (
     Binary,
     Const,
     Expr,
+    Load,
+    Operand,
     ScalarType,
     Type,
     Var,
     While,
     straight_line,
+    walk,
 )
 
 if TYPE_CHECKING:
@@ -70,6 +79,7 @@ class Accumulators:
             self.cell_axes.append((self.lanes, self.lanes.count or 1))
         self.counters: dict[Loop, str] = {}
         self.tail: list[str] = []
+        self.late = False  # whether prior values join at the end, in vectors
         self.peeled: Loop | None = None  # a loop whose first point the accumulators started from
 
     # ------------------------------------------------------------------ accumulators
@@ -205,8 +215,10 @@ class Accumulators:
         if self.vectors and self._needs_tail():
             assert identity is not None
             self._declare_tail(identity)
-        if self.vectors and not self.reduces_lanes and not self.guarded and self._seed_vectors():
-            return False
+        if self.vectors and not self.reduces_lanes and not self.guarded:
+            self.late = self._may_join_late()
+            if not self.late and self._seed_vectors():
+                return False
         if self.vectors:
             assert identity is not None
             with self._cells(vector_axis=True):
@@ -216,7 +228,9 @@ class Accumulators:
                     value = constant(identity[c].value, t)
                     text = zero if identity[c].value == 0 else f"{value} - {zero}"
                     self.out.add(f"{self._acc(c)} = {text};")
-            return True
+                for s in self.n.program.out.stores if self.late else ():
+                    self.out.add(f"__builtin_prefetch(&{self.context.subscript(s.buffer, s.index)}, 1);")
+            return not self.late
         prior: list[str] | None
         with self._cells(vector_axis=False):
             prior = self._prior()
@@ -300,13 +314,40 @@ class Accumulators:
             assert self.vectors is not None
             with self._cells(vector_axis=True):
                 for c in range(len(self.types)):
-                    self._seed_vector(c)
+                    self._seed_vector(c, self._acc(c))
         except NotVector:
             del self.out.rows[at:]
             return False
         return True
 
-    def _seed_vector(self, c: int) -> None:
+    def _may_join_late(self) -> bool:
+        """Whether what the cells hold is a vector that may be combined with the tile's results at the end."""
+        n = self.n
+        fetched = [s.plain is not None and s.buffer in n.nest.fetched for s in n.program.out.stores]
+        if n.nest.results not in ("direct", "in place") or n._keeps_order or not all(fetched):
+            return False
+        nodes = [x for e in n.program.out.initial if e is not None for x in walk(e)]
+        read = {n.program.inp.accesses[x.access].buffer for x in nodes if isinstance(x, Operand)}
+        read |= {x.buffer for x in nodes if isinstance(x, Load)}
+        if n.nest.results == "direct" and not read & set(n.nest.fetched):
+            return False
+        taken, at = set(self.context.names.taken), len(self.out.rows)
+        found = self._seed_vectors()
+        del self.out.rows[at:]
+        self.context.names.taken = taken
+        return found
+
+    def _joined(self, found: list[str]) -> list[str]:
+        """Names of vectors: what the cells hold, combined with what the tile has found."""
+        assert self.vectors is not None
+        prior = [self.context.names.new("held") for _ in found]
+        for c, (name, t) in enumerate(zip(prior, self.types, strict=True)):
+            self._seed_vector(c, name, f"{self.vectors.type(t)} ")
+        self._combine_vectors(prior, found)
+        return prior
+
+    def _seed_vector(self, c: int, target: str, declared: str = "") -> None:
+        """Give a variable the prior value of a cell's component; ``declared``: its type, if it is new."""
         n, vectors = self.n, self.vectors
         assert vectors is not None and self.function is not None
         t = self.types[c]
@@ -331,14 +372,16 @@ class Accumulators:
                 raise NotVector
             kept = f"*(const {vectors.unaligned(t)} *)&{n.part(c)}"
         if kept and n.prepared:
-            self.out.add(f"{self._acc(c)} = {kept};")
+            self.out.add(f"{declared}{target} = {kept};")
         elif kept and kept != start:
+            if declared:
+                self.out.add(f"{declared}{target};")
             with self.out.block(f"if ({n.first_visit})"):
-                self.out.add(f"{self._acc(c)} = {start};")
+                self.out.add(f"{target} = {start};")
                 self.out.middle("} else {")
-                self.out.add(f"{self._acc(c)} = {kept};")
+                self.out.add(f"{target} = {kept};")
         else:
-            self.out.add(f"{self._acc(c)} = {start};")
+            self.out.add(f"{declared}{target} = {start};")
 
     def _declare_tail(self, identity: tuple[Const, ...]) -> None:
         shape = "".join(f"[{count}]" for _, count in self.cell_axes)
@@ -381,11 +424,14 @@ class Accumulators:
             self._finish_inside(fresh)
             return
         with self._cells(vector_axis=True):
-            if not fresh and self._finish_vector():
+            results = [self._acc(c) for c in range(len(self.types))]
+            if self.late:
+                results = self._joined(results)
+            if not fresh and self._finish_vector(results):
                 return
             lane = self.context.names.new("lane")
             assert self.lanes is not None
-            lanes = self._lanes_in_memory([self._acc(c) for c in range(len(self.types))])
+            lanes = self._lanes_in_memory(results)
             with self.out.block(f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"):
                 saved = dict(self.context.at)
                 self.context.at[self.lanes.dim] += f" + {lane}"
@@ -522,12 +568,12 @@ class Accumulators:
             at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
             self.out.add(f"{n.flag()} = {self.have}{at};")
 
-    def _finish_vector(self) -> bool:
+    def _finish_vector(self, values: list[str]) -> bool:
         """Store whole vectors; False (and nothing written) where a store has no vector form."""
         n, vectors = self.n, self.vectors
         assert vectors is not None
         at = len(self.out.rows)
-        results = {c: self._acc(c) for c in range(len(self.types))}
+        results = dict(enumerate(values))
         try:
             if n.nest.results == "parts":
                 if [d.name for d in n.program.hom.dims_of("cc")][-1:] != [vectors.dim]:

@@ -21,6 +21,7 @@ from lowering.facts import (
     histogram_threads,
     is_readable_beyond,
     is_screened,
+    joined_late,
     lane_counts,
     longest_row,
     once,
@@ -50,6 +51,7 @@ _MEMORY_RUN = 1e-7  # the same for a run that comes from memory: a page to open,
 _BESIDE = 0.25  # of the other times is not hidden behind the longest
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
 _ADDRESSES = 9  # that registers hold beside counters and sizes; measured on convolutions
+_WHILE = 16  # steps of a tile that are long enough for its cells to be fetched meanwhile
 _WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
 
 Rows = tuple[tuple[str, int], ...]  # dimensions with their elements in the register tile
@@ -254,6 +256,8 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
         if f.pw and packable(f, b):
             point[f"pack_{b}"] = packed.get(b, "no")
     point |= dict.fromkeys((f"past_{b}" for b in written_past(f, machine)), 1)
+    steps = math.prod(int(point[f"block_{d}"]) or f.sizes[d] for d in f.pw)
+    point |= dict.fromkeys((f"fetch_{b}" for b in joined_late(f)), int(steps >= _WHILE))
     return _fitting(f, point) if packed else point
 
 

@@ -323,6 +323,17 @@ def written_past(f: Facts, machine: Machine) -> tuple[str, ...]:
 
 
 @once
+def joined_late(f: Facts) -> tuple[str, ...]:
+    """Outputs whose cells may join a tile's results at the end instead of being what it starts from."""
+    function = f.program.hom.function
+    if not (f.cc and f.pw) or function is None or function.identity is None or _keeps_order(f):
+        return ()
+    if not any(d in f.cc for d in vector_candidates(f)):
+        return ()
+    return tuple(dict.fromkeys(s.buffer for s in f.program.out.stores if s.plain is not None))
+
+
+@once
 def row_dims(f: Facts) -> tuple[str, ...]:
     """cc dimensions that an access or two ignore: rows of a register tile reuse what they share."""
     if not f.pw and len(f.program.inp.accesses) < 2:

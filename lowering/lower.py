@@ -55,6 +55,7 @@ class Nest:
     tile        loops[tile:] have constant trip counts and are written out
     accumulate  from loops[accumulate] inwards results live in a local tile
     past_caches outputs that are written past the caches where they are larger than these
+    fetched     outputs whose cells join a tile's results at its end, fetched while it computes
     results     "direct": a cell is finished inside the local tile
                 "in place": unfinished cells are kept in the output buffer between visits
                 "parts": unfinished cells are kept in temporaries, one set per part that threads combine
@@ -68,6 +69,7 @@ class Nest:
     packs: tuple[Pack, ...]
     results: str
     past_caches: tuple[str, ...] = ()
+    fetched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +234,8 @@ def _nest(program: MdhProgram, phase: Phase, c: Configuration, machine: Machine)
     nest = Nest(program, tuple(loops), threads, tile, accumulate, packs, "direct")
     nest = replace(nest, results=_results(nest))
     # a cell that is visited again had better stay in a cache
-    return replace(nest, past_caches=_written_past(program, c) if nest.results == "direct" else ())
+    past = _written_past(program, c) if nest.results == "direct" else ()
+    return replace(nest, past_caches=past, fetched=c.fetched)
 
 
 def _written_past(program: MdhProgram, c: Configuration) -> tuple[str, ...]:

@@ -1,0 +1,105 @@
+"""Cells that are fetched while a tile computes: they join at the end, at all sizes, and only where they may."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from emit.render import emit_openmp
+from emit.request import KernelRequest
+from lowering.cost import default_point
+from lowering.facts import facts, joined_late
+from lowering.machine import GENERIC
+from lowering.point import Point, configuration_at
+from lowering.space import tuning_space
+from mdh_core.evaluate import Value
+from mdh_core.expr import FLOAT, INT32
+from mdh_core.interpreter import integers, run
+from mdh_core.ir import MdhProgram
+from tests.catalogue import EVERYTHING, PLUS, binary, load, number, operator, program, x
+from tests.emitted import FLAGS, Case, check, with_extents
+from tests.strategies import buffers_for, copy_of
+
+FETCHED = "__builtin_prefetch(&C["
+WIDE = (*FLAGS, "-O2", "-march=native")
+SANITIZERS = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fopenmp")
+
+
+def _matrices(name: str, t, f, combine, initial) -> MdhProgram:  # type: ignore[no-untyped-def]
+    return program(name, "i:I j:J k:K", "cc cc pw", dict.fromkeys("ABC", t), "A[i, k] B[k, j]", "C[i, j]",
+                   (f,), combine=combine, initial=(initial,))  # fmt: skip
+
+
+ADDED = _matrices("added", FLOAT, binary("*", x(0), x(1)), PLUS, load("C[i, j]", FLOAT))
+SCALED = _matrices(
+    "scaled", FLOAT, binary("*", x(0), x(1)), PLUS, binary("*", number(0.5, FLOAT), load("C[i, j]", FLOAT))
+)
+LEAST = _matrices("least", INT32, x(1, INT32), operator("min", INT32), load("C[i, j]", INT32))
+FRESH = _matrices("fresh", FLOAT, binary("*", x(0), x(1)), PLUS, number(0, FLOAT))
+POINT: Point = {
+    "threads": "i", "vector": "j", "lanes": 16, "rows_i": 3, "rows_j": 1, "block_i": 9, "block_j": 32, "block_k": 8,
+    "unroll_k": 1, "order": 0, "pack_A": "no", "pack_B": "no", "fetch_C": 1,
+}  # fmt: skip
+
+
+def _text(p: MdhProgram, point: Point, n: int = 100) -> str:
+    sizes = {"i": n, "j": n, "k": n}
+    p = with_extents(p, buffers_for(p, {"I": 3, "J": 3, "K": 3}, random.Random(0)), symbolic=True)[0]
+    (c,) = configuration_at((p,), GENERIC, (sizes,), point)
+    return emit_openmp(KernelRequest("kernel", "n", (p,), (c,), GENERIC)).text
+
+
+@pytest.mark.parametrize("p", [ADDED, SCALED, LEAST, FRESH], ids=lambda p: p.name)
+def test_at_all_sizes(p: MdhProgram, tmp_path: Path) -> None:
+    """Tiles that are whole, moved back, clipped; reductions of one visit, of several, of none."""
+    cases, rng = [], random.Random(p.name)
+    for block in (8, 0):
+        for i, j, k in ((0, 3, 4), (1, 1, 1), (3, 16, 8), (4, 17, 7), (7, 15, 9), (10, 33, 17), (19, 47, 0), (9, 32, 16)):
+            params: dict[str, Value] = {"I": i, "J": j, "K": k}
+            buffers = buffers_for(p, params, rng)
+            sized, extra = with_extents(p, buffers, symbolic=True)
+            expected = copy_of(buffers)
+            run(p, params, expected)
+            values = {**params, **extra}
+            sizes = (sized.sizes(integers(values)),)
+            (c,) = configuration_at((sized,), GENERIC, sizes, POINT | {"block_k": block})
+            cases.append((Case(sized, c, values, buffers), expected))
+    check(cases, tmp_path, flags=WIDE)
+    check(cases, tmp_path, flags=SANITIZERS)
+
+
+@pytest.mark.parametrize("p", [ADDED, SCALED, LEAST], ids=lambda p: p.name)
+def test_what_cells_hold_is_read_behind_the_loop(p: MdhProgram) -> None:
+    text = _text(p, POINT)
+    tile = text[text.index(FETCHED) :]
+    assert tile.index("for (long k = ") < tile.index("held = ")
+    assert FETCHED not in _text(p, POINT | {"fetch_C": 0})
+
+
+def test_results_that_start_from_a_constant_wait_for_nothing() -> None:
+    """One visit: there is nothing to read.  Several: from the second on there is."""
+    assert FETCHED not in _text(FRESH, POINT | {"block_k": 0})
+    assert FETCHED in _text(FRESH, POINT)
+
+
+def test_exact_sums_keep_their_order() -> None:
+    """The value before the nest is the first operand of an exact sum; integers are free."""
+    for p, free in ((ADDED, False), (LEAST, True)):
+        exact = replace(p, fp="exact")
+        sizes = {"i": 100, "j": 100, "k": 100}
+        assert joined_late(facts(exact, sizes)) == (("C",) if free else ())
+        assert (FETCHED in _text(exact, POINT)) == free
+
+
+def test_it_is_a_parameter() -> None:
+    """Of reductions of vectors of cells; by default where a visit is long enough for the cells to arrive."""
+    for n, chosen in ((200, 1), (8, 0)):
+        sizes = {"i": 200, "j": 200, "k": n}
+        assert ("fetch_C", (0, 1)) in tuning_space((ADDED,), GENERIC, (sizes,)).parameters
+        assert default_point((ADDED,), GENERIC, (sizes,))["fetch_C"] == chosen
+    for name, sizes in (("dot", {"k": 1000}), ("jacobi1d", {"i": 1000})):
+        p = EVERYTHING[name]
+        assert not any(x.startswith("fetch") for x in tuning_space((p,), GENERIC, (sizes,)).names)
