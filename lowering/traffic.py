@@ -186,7 +186,7 @@ def moved(
 def _moved(groups: _Groups, cache: int, ahead: int) -> Moved:
     found, levels = groups.found, groups.levels
     streams = groups.covered(ahead)
-    late = [
+    late = [  # results: tiles fetch them ahead, or only write them
         1.0 if u.written else _late(footprint(u, streams, u.packed is not None or not ahead).rows)
         for u in found
     ]

@@ -268,10 +268,9 @@ def _elsewhere(
 def _here() -> str:
     """What fingerprints made on this machine begin with."""
     from lowering.machine import this_machine
-    from tuning.fingerprint import machine
+    from tuning.fingerprint import machine_class
 
-    m = machine()
-    return f"{m.system}-{m.isa}-{m.microarchitecture}-{this_machine().cores}of{m.threads}t"
+    return machine_class(this_machine().cores)
 
 
 def _about(report: FileReport, region: Region, code: str, headline: str, advice: str) -> Finding:

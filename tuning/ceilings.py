@@ -22,8 +22,7 @@ import psutil
 
 from lowering.machine import Machine, this_machine
 from mdh_core.replacing import replace_file
-from tuning.fingerprint import fingerprint
-from tuning.fingerprint import hardware as hardware_here
+from tuning.fingerprint import fingerprint, machine_class
 from tuning.store import default_path
 from tuning.toolchain import Toolchain
 
@@ -242,7 +241,7 @@ def known_machine() -> Machine:
     """This machine, with what was measured on it in place of estimates."""
     machine = this_machine()
     try:
-        found = matching(load(), f"{hardware_here(machine.cores)}-")
+        found = matching(load(), f"{machine_class(machine.cores)}-")
     except CeilingsError:  # `doctor` and `report` tell it
         found = None
     return machine if found is None else with_figures(machine, found)

@@ -51,8 +51,8 @@ def _caches(root: Path) -> tuple[str, ...]:
     return tuple(found)
 
 
-def hardware(threads: int) -> str:
-    """A fingerprint without its last part, which is of caches, compiler and flags."""
+def machine_class(threads: int) -> str:
+    """What fingerprints of this machine begin with: ``linux-x86_64-icelake-2of4t``."""
     m = machine()
     return f"{m.system}-{m.isa}-{m.microarchitecture}-{threads}of{m.threads}t"
 
@@ -64,7 +64,7 @@ def fingerprint(toolchain: Toolchain, threads: int) -> str:
     """
     flags = sorted(f for f in usable_flags(toolchain.flags) if not f.startswith(("-I", "-i")))
     rest = repr((machine().caches, toolchain.version, flags, toolchain.openmp))
-    host = hardware(threads)
+    host = machine_class(threads)
     gpu = toolchain.accelerator
     if gpu is not None:
         host += f"-{gpu.target}"
