@@ -608,12 +608,12 @@ def _run_scan(scan: ScanNest, known: ProgramRun) -> None:
 
 
 def _run_histogram(nest: HistogramNest, known: ProgramRun) -> None:
-    """Points that pass all tests, at the cells that the tests name; private cells combined part by part."""
+    """Points that pass all tests, at the cells that the tests name; private cells combined set by set."""
     if not all(known.sizes.values()):
         return
     (store,) = nest.program.out.stores
     share = -(-known.sizes[nest.dims[0]] // nest.copies) if nest.copies else 1
-    parts: dict[tuple[int, Index], Values] = {}
+    parts: dict[tuple[int, int, Index], Values] = {}  # by part and set of cells
     for i in itertools.product(*(range(known.sizes[d]) for d in nest.dims)):
         known.run.budget.spend()
         point = dict(zip(nest.dims, i, strict=True))
@@ -629,12 +629,12 @@ def _run_histogram(nest: HistogramNest, known: ProgramRun) -> None:
         else:
             element = (env.value(nest.form.element),)
             if nest.copies:
-                key = i[0] // share, tuple(point[d] for d in known.kept)
+                key = i[0] // share, i[-1] % nest.ways, tuple(point[d] for d in known.kept)
                 parts[key] = known.combined(parts[key], element) if key in parts else element
             else:
                 _add(known, store, point, element)
-    for part, cell in sorted(parts):
-        _add(known, store, dict(zip(known.kept, cell, strict=True)), parts[part, cell])
+    for key in sorted(parts):
+        _add(known, store, dict(zip(known.kept, key[-1], strict=True)), parts[key])
 
 
 def _add(known: ProgramRun, store: Store, position: Mapping[str, int], value: Values) -> None:

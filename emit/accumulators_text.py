@@ -9,7 +9,8 @@ Cells of outputs that are *fetched* join at the end, too::
 
     acc = {0}; __builtin_prefetch(cells); for (k ...) acc += ...; held = cells; held += acc; cells = held
 
-A tile that starts from its cells waits for them before its first step; here they arrive meanwhile.
+A tile that starts from its cells waits for them before its first step; here they arrive meanwhile.  Where
+the epilogue reads them (``cells = cells + alpha*acc``) they are fetched in the same place.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from mdh_core.expr import (
     straight_line,
     walk,
 )
+from mdh_core.ir import Store, reads_own_cell
 
 if TYPE_CHECKING:
     from emit.nest_text import NestText
@@ -218,6 +220,7 @@ class Accumulators:
         if self.vectors and not self.reduces_lanes and not self.guarded:
             self.late = self._may_join_late()
             if not self.late and self._seed_vectors():
+                self._fetch_for_the_end()
                 return False
         if self.vectors:
             assert identity is not None
@@ -228,8 +231,8 @@ class Accumulators:
                     value = constant(identity[c].value, t)
                     text = zero if identity[c].value == 0 else f"{value} - {zero}"
                     self.out.add(f"{self._acc(c)} = {text};")
-                for s in self.n.program.out.stores if self.late else ():
-                    self.out.add(f"__builtin_prefetch(&{self.context.subscript(s.buffer, s.index)}, 1);")
+                if self.late:
+                    self._fetch_cells(self._stores)
             return not self.late
         prior: list[str] | None
         with self._cells(vector_axis=False):
@@ -252,6 +255,24 @@ class Accumulators:
         if not self._start_from_first_point():
             self._declare_have()
         return False
+
+    def _fetch_cells(self, stores: Sequence[Store]) -> None:
+        """Bring them near, unless they will go past the caches."""
+        for s in stores:
+            mask = self.n.masks.get(s.buffer)
+            near = f"if ({mask} == (__UINTPTR_TYPE__)-1) " if mask else ""
+            self.out.add(f"{near}__builtin_prefetch(&{self.context.subscript(s.buffer, s.index)}, 1);")
+
+    def _fetch_for_the_end(self) -> None:
+        """Fetch cells that the epilogue reads."""
+        fetched = [s for s in self._stores if s.buffer in self.n.nest.fetched and reads_own_cell(s)]
+        if fetched and self.n.nest.results == "direct":
+            with self._cells(vector_axis=True):
+                self._fetch_cells(fetched)
+
+    @property
+    def _stores(self) -> tuple[Store, ...]:
+        return self.n.program.out.stores
 
     def _start_from_first_point(self) -> bool:
         """Start every cell from its first point where that is known; False where it is not.

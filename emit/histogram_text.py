@@ -3,7 +3,8 @@
     rows      threads share a concatenated dimension: for (j) for (i) h[cell(i)][j] ⊛= f(i, j)
     copies    threads share a reduced dimension: each part of it fills private cells, which are combined into
               the array in the order of the parts.  The number of parts belongs to the configuration, so
-              the grouping depends neither on the number of threads nor on timing.
+              the grouping depends neither on the number of threads nor on timing.  Where they are few,
+              neighbouring points of a part use several sets of cells in turn.
     in order  one loop nest, where there are too few points for the copies or no memory for them
 """
 
@@ -24,6 +25,8 @@ from mdh_core.polytope import rows_of
 
 MIN_POINTS = 1 << 14  # below, starting threads costs more than they save
 PADDING = 64  # bytes between private copies, so that they share no cache line
+NEAR = 1 << 13  # bytes of one set of cells of which several are in the first cache
+PER_CELL = 8  # points of a set: with fewer, several sets cost more than they save
 
 
 class HistogramText:
@@ -69,10 +72,17 @@ class HistogramText:
 
     # ------------------------------------------------------------------ points
 
-    def _points(self, dims: tuple[str, ...], own: str | None, bounds: tuple[str, str] | None = None) -> None:
+    def _points(
+        self,
+        dims: tuple[str, ...],
+        own: str | None,
+        bounds: tuple[str, str] | None = None,
+        step: str = "",
+    ) -> None:
         """Loops over ``dims``; ``own``: the private cells that are meant instead of the array's.
 
-        ``bounds``: where the first loop begins and ends, if not at the dimension's ends.
+        bounds  where the first loop begins and ends, if not at the dimension's ends
+        step    how far apart the sets of private cells are that neighbouring points use in turn
         """
         before = dict(self.context.at)
         tests, inside = list(self.nest.form.tests), self.program.hom.domain or self.program.hom.scalar.body
@@ -80,11 +90,27 @@ class HistogramText:
             for k, d in enumerate(dims):
                 v = self.names.new(d)
                 start, end = bounds if bounds and k == 0 else ("0", size_name(d))
-                stack.enter_context(self.out.block(f"for (long {v} = {start}; {v} < {end}; {v}++)"))
+                if step and own and k == len(dims) - 1:
+                    self.out.add(f"long {v} = {start};")
+                    self._in_turn(d, v, end, tests, own, step)
+                    stack.enter_context(self.out.block(f"for (; {v} < {end}; {v}++)"))
+                else:
+                    stack.enter_context(self.out.block(f"for (long {v} = {start}; {v} < {end}; {v}++)"))
                 self.context.at[d] = v
                 while not inside and tests and self._names(tests[0].value) <= set(dims[: k + 1]):
                     self._test(tests.pop(0), stack)
             self._point(tests, own, stack)
+        self.context.at = before
+
+    def _in_turn(self, d: str, v: str, end: str, tests: list[Test], own: str, step: str) -> None:
+        """The innermost loop over as many points at a time as there are sets of private cells."""
+        ways, way, before = self.nest.ways, self.names.new("way"), dict(self.context.at)
+        with ExitStack() as stack:
+            stack.enter_context(self.out.block(f"for (; {v} + {ways} <= {end}; {v} += {ways})"))
+            self.out.add(f"#pragma GCC unroll {ways}")
+            stack.enter_context(self.out.block(f"for (long {way} = 0; {way} < {ways}; {way}++)"))
+            self.context.at[d] = f"{v} + {way}"
+            self._point(list(tests), own, stack, f"{way}*{step} + ")
         self.context.at = before
 
     def _names(self, e: Expr) -> set[str]:
@@ -103,7 +129,8 @@ class HistogramText:
         stack.enter_context(self.out.block(f"if ({v} >= 0 && {v} < {size_name(test.dim)})"))
         self.context.at[test.dim] = v
 
-    def _point(self, tests: list[Test], own: str | None, stack: ExitStack) -> None:
+    def _point(self, tests: list[Test], own: str | None, stack: ExitStack, first: str = "") -> None:
+        """``first``: where the set of private cells begins."""
         inside = [f"{affine_text(r, self.context.at)} >= 0" for r in rows_of(self.program.hom.domain)]
         if inside:
             stack.enter_context(self.out.block(f"if ({' && '.join(inside)})"))
@@ -114,12 +141,9 @@ class HistogramText:
         if repeats_right(self.function):
             (element,) = self.cells._named([element])
         (store,) = self.program.out.stores
-        cell = self.context.subscript(store.buffer, store.index) if own is None else self._own_cell(own)
+        shared = self.context.subscript(store.buffer, store.index)
+        cell = f"{own}[{first}{self._at()}]" if own else shared
         self.cells.accumulate([cell], [element])
-
-    def _own_cell(self, own: str) -> str:
-        """The private cell that is meant."""
-        return f"{own}[{self._at()}]"
 
     @property
     def _cells(self) -> tuple[Dim, ...]:
@@ -151,8 +175,15 @@ class HistogramText:
         points = " * ".join(f"(double){size_name(d)}" for d in self.nest.dims)
         self.out.add(f"const long {cells} = {count};")
         self.out.add(f"const long {pitch} = {cells} + {max(1, PADDING // self.type.size)};")
+        ways, size, step = self.nest.ways, f"sizeof({t})", ""
+        each = pitch
+        if ways > 1:
+            step, each = self.names.new("step"), self.names.new("each")
+            few = f"{cells}*{size} <= {NEAR} && {points} >= {PER_CELL * parts * ways}.0*{cells}"
+            self.out.add(f"const long {step} = {few} ? {pitch} : 0;")
+            self.out.add(f"const long {each} = {pitch} + {ways - 1}*{step};")
         worth = f"{points} >= {MIN_POINTS} && {points} >= {2 * parts}.0*{cells}"
-        memory = f"({t} *)__builtin_malloc({parts}*(unsigned long){pitch}*sizeof({t}))"
+        memory = f"({t} *)__builtin_malloc({parts}*(unsigned long){each}*{size})"
         self.out.add(f"{t} *const {copies} = {worth} ? {memory} : 0;")
         with self.out.block(f"if ({copies})"):
             part, own, share = self.names.new("part"), self.names.new("own"), self.names.new("share")
@@ -160,18 +191,29 @@ class HistogramText:
             self.out.add(f"const long {share} = ({n} + {parts - 1})/{parts};")
             self.out.add("#pragma omp parallel for schedule(static, 1)")
             with self.out.block(f"for (long {part} = 0; {part} < {parts}; {part}++)"):
-                self.out.add(f"{t} *const {own} = {copies} + {part}*{pitch};")
+                self.out.add(f"{t} *const {own} = {copies} + {part}*{each};")
                 c = self.names.new("c")
-                with self.out.block(f"for (long {c} = 0; {c} < {cells}; {c}++)"):
+                with self.out.block(f"for (long {c} = 0; {c} < {each}; {c}++)"):
                     self.out.add(f"{own}[{c}] = {constant(nothing.value, nothing.type)};")
                 end = self.names.new("end")
                 last = f"({part} + 1)*{share}"
                 self.out.add(f"const long {end} = {last} < {n} ? {last} : {n};")
-                self._points(self.nest.dims, own, (f"{part}*{share}", end))
-            self._combined(copies, pitch, cells)
+                self._points(self.nest.dims, own, (f"{part}*{share}", end), step)
+                if step:
+                    self._gathered(own, step, cells)
+            self._combined(copies, each, cells)
             self.out.add(f"__builtin_free({copies});")
             self.out.middle("} else {")
             self._points(self.nest.dims, None)
+
+    def _gathered(self, own: str, step: str, cells: str) -> None:
+        """The sets of private cells of a part in its first."""
+        way, c = self.names.new("way"), self.names.new("c")
+        with ExitStack() as stack:
+            head = f"for (long {way} = 1; {step} && {way} < {self.nest.ways}; {way}++)"
+            stack.enter_context(self.out.block(head))
+            stack.enter_context(self.out.block(f"for (long {c} = 0; {c} < {cells}; {c}++)"))
+            self.cells.accumulate([f"{own}[{c}]"], [f"{own}[{way}*{step} + {c}]"])
 
     def _combined(self, copies: str, pitch: str, cells: str) -> None:
         """The array's cells with those of every part, in the order of the parts."""

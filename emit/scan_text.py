@@ -83,7 +83,7 @@ class ScanText:
         for b in self.scan.past_caches:
             stores = [s for s in self._inner_stores if s.buffer == b]
             if len(stores) == 1 and self.program.buffer(b).type.size == size:
-                self.cells.declare_mask(b, self.scan.dim)
+                self.cells.declare_mask(stores[0], self.scan.dim)
 
     def _accumulate(self, carry: list[str], values: list[str]) -> None:
         self.cells.accumulate(carry, values)

@@ -1,7 +1,11 @@
 """Vectors of a nest's local tile: whether there are any, and how they are stored.
 
 Outputs that are larger than the caches get whole vectors at aligned places past them: ``masks`` names per
-buffer a variable with the bits that are 0 in such an address, which is all ones where that does not pay.
+buffer a variable with the bits that are 0 in such an address, which is all ones where that does not pay:
+
+    the output fits into the caches, or its cells are visited again, as a block does not cover a reduced
+    dimension; at the ends of a row, ordinary stores and those past the caches meet in one line, which costs
+    a lot, so rows have to be long, or to begin and end where lines do
 """
 
 from __future__ import annotations
@@ -22,8 +26,7 @@ def _power_of_two(n: int) -> bool:
     return n > 0 and n & (n - 1) == 0
 
 
-# bytes of a row: at its ends, ordinary stores and those past the caches meet in one line, which costs a lot
-_SHORTEST_ROW = 4096
+_SHORTEST_ROW = 4096  # bytes of a row whose ends do not matter
 
 
 class VectorsText(CellsText):
@@ -44,24 +47,59 @@ class VectorsText(CellsText):
         inner = self.nest.loops[self.scope :]
         if not inner or inner[-1].role != "lanes" or self.context.cache is None:
             return
+        if self.nest.results == "parts" or self.prepared:
+            return
         for b in self.nest.past_caches:
-            if self._streamed(b, inner[-1]) is not None:
-                self.declare_mask(b, inner[-1].dim)
+            s = self._streamed(b, inner[-1])
+            if s is not None:
+                self.declare_mask(s, inner[-1].dim)
 
-    def declare_mask(self, buffer: str, dim: str) -> None:
-        """``dim``: the dimension along which the buffer's vectors lie."""
+    def declare_mask(self, s: Store, dim: str) -> None:
+        """``dim``: the dimension along which the vectors of the store lie."""
+        buffer, once = s.buffer, self._visited_once()
+        if once == "0":
+            return
         dims = [d.name for d, op in zip(self.program.hom.dims, self.program.hom.combine, strict=True)
                 if op.kind != "pw"]  # fmt: skip
         assert self.context.cache is not None
         cells = product_text([f"(double){size_name(d)}" for d in dims])
         size = f"sizeof({c_type(self.program.buffer(buffer).type)})"
+        conditions = [f"{cells}*{size} > {self.context.cache}.0", *([once] if once else [])]
         row = min(_SHORTEST_ROW, self.context.cache)
-        large = f"{cells}*{size} > {self.context.cache}.0"
         if row:
-            large += f" && {size_name(dim)}*{size} >= {row}"
+            length = f"{size_name(dim)}*{size}"
+            ends = " | ".join([length, *self._row_starts(s, dim, dims)])
+            conditions.append(f"({length} >= {row} || (({ends}) & (MDH_VECTOR_BYTES - 1)) == 0)")
         self.masks[buffer] = self.context.names.new(f"{buffer}_mask")
-        bits = f"{large} ? MDH_VECTOR_BYTES - 1 : (__UINTPTR_TYPE__)-1"
+        bits = f"{' && '.join(conditions)} ? MDH_VECTOR_BYTES - 1 : (__UINTPTR_TYPE__)-1"
         self.out.add(f"const __UINTPTR_TYPE__ {self.masks[buffer]} = {bits};")
+
+    def _visited_once(self) -> str:
+        """Where no cell is visited twice: "" always, "0" never."""
+        blocks: dict[str, int] = {}
+        for loop in self.nest.loops[: self.nest.accumulate] if self.nest.results == "in place" else ():
+            if loop.dim not in self.concatenated:
+                blocks[loop.dim] = min(loop.size, blocks.get(loop.dim, loop.size))
+        conditions = []
+        for d, block in blocks.items():
+            known = self.program.dim(d).size.constant
+            if known is not None and known > block:
+                return "0"
+            if known is None:
+                conditions.append(f"{size_name(d)} <= {block}")
+        return " && ".join(conditions)
+
+    def _row_starts(self, s: Store, dim: str, dims: list[str]) -> list[str]:
+        """Addresses where the first row begins, and the next in each dimension."""
+        saved, found = dict(self.context.at), []
+        self.context.at |= dict.fromkeys(dims, "0")
+        for d in ("", *(d for d in dims if d != dim and any(a.coefficient(d) for a in s.index))):
+            at = self.context.at | ({d: "1"} if d else {})
+            self.context.at, kept = at, self.context.at
+            found.append(f"(__UINTPTR_TYPE__)&{self.context.subscript(s.buffer, s.index)}")
+            self.context.at = kept
+        self.context.at = saved
+        return found
 
     def _streamed(self, buffer: str, lanes: Loop) -> Store | None:
         """The store to a buffer, if it is one of whole vectors of every length that machines have."""

@@ -18,10 +18,10 @@ from lowering.facts import (
     Facts,
     computed_copies,
     facts,
+    fetchable,
     histogram_threads,
     is_readable_beyond,
     is_screened,
-    joined_late,
     lane_counts,
     longest_row,
     once,
@@ -115,7 +115,11 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
         ],
         12,
     )
-    longest = (8, 32, 64, 128, 256, 512, 1024) if any(f.sizes[d] > 256 for d in f.pw) and f.cc else (256,)
+    longest: tuple[int, ...] = (256,)
+    if f.cc and any(f.sizes[d] > 256 for d in f.pw):
+        longest = (8, 32, 64, 128, 256, 512, 1024)
+    elif not f.pw:
+        longest = (512, 128, 64) if len(f.cc) > 2 else (512,)
     found = [
         replace(x, threads=t, longest=n, widest=w)
         for x, t, n in itertools.product(found, (first, *others), longest)
@@ -139,7 +143,7 @@ class _Seed:
     rows      elements of the register tile in dimensions of rows
     packed    inputs that are copied, and how much at once (see ``lowering.point``)
     unrolled  how many of the innermost short reduced dimensions are written out
-    longest   elements of a block of a reduced dimension
+    longest   elements of a block of a reduced dimension, or of one of a map's between threads and vectors
     widest    elements of a block of the vector dimension
     """
 
@@ -239,7 +243,9 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
             block = round_up(-(-per_core // pieces), tile) if per_core >= tile else tile
             point[f"block_{d}"] = max(tile, block)
         else:
-            row = longest_row(f, machine.l2, d) if slides else widest if d == vector else 512
+            row = widest if d == vector else 512 if f.pw else longest
+            if slides and (d == vector or len(f.cc) < 3 or f.pw):
+                row = longest_row(f, machine.l2, d)
             point[f"block_{d}"] = max(tile, min(round_up(n, tile), row // tile * tile))
     for d in f.pw:
         n = f.sizes[d]
@@ -257,7 +263,7 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
             point[f"pack_{b}"] = packed.get(b, "no")
     point |= dict.fromkeys((f"past_{b}" for b in written_past(f, machine)), 1)
     steps = math.prod(int(point[f"block_{d}"]) or f.sizes[d] for d in f.pw)
-    point |= dict.fromkeys((f"fetch_{b}" for b in joined_late(f)), int(steps >= _WHILE))
+    point |= dict.fromkeys((f"fetch_{b}" for b in fetchable(f)), int(steps >= _WHILE))
     return _fitting(f, point) if packed else point
 
 
@@ -307,12 +313,23 @@ def _is_apart(f: Facts, vector: str) -> bool:
 @once
 def _operations(f: Facts) -> int:
     scalar = lane_function(f.program)
-    count = sum(
-        isinstance(n, Binary | Select | Call)
-        for e in (*scalar.results, *stmt_exprs(scalar.body))
-        for n in walk(e)
-    )
+    own = {g.name: g for g in f.program.functions}
+    exprs = [*scalar.results, *stmt_exprs(scalar.body)]
+    count = 0
+    while exprs:
+        for n in walk(exprs.pop()):
+            count += isinstance(n, Binary | Select | Call)
+            if isinstance(n, Call) and n.function in own:
+                exprs += stmt_exprs(own.pop(n.function).body)  # once: functions may call themselves
     return max(1, count + (len(f.program.component_types) if f.pw or f.ps else 0))
+
+
+@once
+def _is_long(f: Facts) -> bool:
+    """Whether a point calls functions of the program that are more than an expression."""
+    scalar, own = lane_function(f.program), {g.name for g in f.program.functions}
+    exprs = (*scalar.results, *stmt_exprs(scalar.body))
+    return any(isinstance(n, Call) and n.function in own for e in exprs for n in walk(e))
 
 
 @once
@@ -385,7 +402,10 @@ def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
         speed *= vectors / (vectors + 1) if vectors <= 4 else 0.75
     if f.pw:
         chains = live if works else rows
-        speed *= chains / (chains + 4)  # additions wait for those before; measured on matrix products
+        if works or not _is_long(f):
+            speed *= chains / (chains + 4)  # additions wait for those before; measured on matrix products
+        elif rows > 1:
+            speed *= 0.85  # as much code for every row, and nothing is shared; measured on record linkage
         if works:
             whole_vectors, single = _loads(f, point, vector, rows, vectors)
             computed = _computed(f, point, packs, vector, rows, vectors)
@@ -443,6 +463,8 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
             strided += f.points / max(1, rows) * (0.6e-9 / v if reversed_too else 1e-9)
     region = 5e-6 if point.get("threads") and f.points > 1 << 15 else 0.0
     last = far[0] / machine.l3_bandwidth + far[1] * _FAR_RUN
+    if not f.pw:  # nothing to do meanwhile: a core waits for lines of both kinds; measured on stencils
+        memory += max(0.0, far[0] - whole_arrays[0]) / machine.l3_bandwidth
     times = (made.seconds, near[0] / machine.l2_bandwidth, max(memory, last))
     slowest = max(times)
     if f.pw:
@@ -608,5 +630,7 @@ def _balance(f: Facts, machine: Machine, point: Point) -> float:
             if d in f.ps:
                 block = 4096
             count *= max(1, -(-f.sizes[d] // block))
-    rounds = -(-count // machine.cores)
+    rounds: float = -(-count // machine.cores)
+    if count > 1 and _is_long(f):
+        rounds += 0.5  # threads end while others are in the middle of a block
     return min(machine.cores, count / rounds)

@@ -33,7 +33,7 @@ from mdh_core.expr import (
     straight_line,
     walk,
 )
-from mdh_core.ir import Access, MdhProgram, read_buffers
+from mdh_core.ir import Access, MdhProgram, read_buffers, reads_own_cell
 from mdh_core.lanes import has_masked_form, lane_function, steady_divisor, widest
 from mdh_core.polytope import rows_of
 
@@ -323,14 +323,20 @@ def written_past(f: Facts, machine: Machine) -> tuple[str, ...]:
 
 
 @once
-def joined_late(f: Facts) -> tuple[str, ...]:
-    """Outputs whose cells may join a tile's results at the end instead of being what it starts from."""
-    function = f.program.hom.function
-    if not (f.cc and f.pw) or function is None or function.identity is None or _keeps_order(f):
+def fetchable(f: Facts) -> tuple[str, ...]:
+    """Outputs whose cells may be fetched while a tile computes: what they hold joins its results at the end.
+
+    Either they are stored as they are, and may be what a tile starts from as well; or what is stored
+    is computed from the result and what the cell holds.
+    """
+    function, stores = f.program.hom.function, f.program.out.stores
+    if not (f.cc and f.pw) or function is None or function.identity is None:
         return ()
     if not any(d in f.cc for d in vector_candidates(f)):
         return ()
-    return tuple(dict.fromkeys(s.buffer for s in f.program.out.stores if s.plain is not None))
+    free = not _keeps_order(f)
+    found = (s.buffer for s in stores if reads_own_cell(s) or (s.plain is not None and free))
+    return tuple(dict.fromkeys(found))
 
 
 @once

@@ -65,7 +65,7 @@ def gpu_histogram(
         return GpuHistogram(program, form, dims, True, 0)
     room = min(room, ROOM) if cells is None else max(cells, 1)
     ordered = (first, *(d for d in dims if d != first))
-    return GpuHistogram(program, form, ordered, True, copies, place, room)
+    return GpuHistogram(program, form, ordered, True, copies, place=place, room=room)
 
 
 def histogram_default(f: Facts, device: Device) -> Point:

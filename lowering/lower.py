@@ -90,6 +90,9 @@ class ScanNest:
     past_caches: tuple[str, ...] = ()
 
 
+WAYS = 4  # of histograms; measured with random cells, and some that come several times in a row
+
+
 @dataclass(frozen=True, slots=True)
 class HistogramNest:
     """Every point visits the one cell that it contributes to; see ``lowering.histogram``.
@@ -97,6 +100,8 @@ class HistogramNest:
     dims    the dimensions looped over, outermost first
     shared  whether threads share the first of them
     copies  private copies of the cells, one per part of the first dimension; 0: all parts use the array
+    ways    neighbouring points of a part use so many copies in turn, where all of them are near: who reads a
+            sum before the last addition to it has arrived in memory has to wait
     """
 
     program: MdhProgram
@@ -104,6 +109,7 @@ class HistogramNest:
     dims: tuple[str, ...]
     shared: bool
     copies: int
+    ways: int = 1
 
 
 Stage = Nest | ScanNest | HistogramNest
@@ -169,7 +175,9 @@ def _histogram(program: MdhProgram, form: OneHot, phase: Phase, machine: Machine
     if first is None:
         return HistogramNest(program, form, names, False, 0)
     dims = (first, *(d for d in names if d != first))
-    return HistogramNest(program, form, dims, True, 0 if rows else max(machine.cores, 2))
+    if rows:
+        return HistogramNest(program, form, dims, True, 0)
+    return HistogramNest(program, form, dims, True, max(machine.cores, 2), WAYS)
 
 
 def is_linear_recurrence(program: MdhProgram) -> bool:
@@ -233,9 +241,7 @@ def _nest(program: MdhProgram, phase: Phase, c: Configuration, machine: Machine)
     packs = packs_of(program, loops, threads, scope, c, machine)
     nest = Nest(program, tuple(loops), threads, tile, accumulate, packs, "direct")
     nest = replace(nest, results=_results(nest))
-    # a cell that is visited again had better stay in a cache
-    past = _written_past(program, c) if nest.results == "direct" else ()
-    return replace(nest, past_caches=past, fetched=c.fetched)
+    return replace(nest, past_caches=_written_past(program, c), fetched=c.fetched)
 
 
 def _written_past(program: MdhProgram, c: Configuration) -> tuple[str, ...]:

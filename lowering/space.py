@@ -14,8 +14,8 @@ from lowering.cost import default_point
 from lowering.facts import (
     Facts,
     facts,
+    fetchable,
     histogram_threads,
-    joined_late,
     lane_counts,
     packable,
     row_counts,
@@ -98,7 +98,7 @@ def _space(f: Facts, machine: Machine) -> Space:
         if f.pw and packable(f, b) and not f.ps:
             parameters.append((f"pack_{b}", ("no", "block", "row", "panel")))
     parameters += [(f"past_{b}", (0, 1)) for b in written_past(f, machine)]
-    parameters += [(f"fetch_{b}", (0, 1)) for b in joined_late(f)]
+    parameters += [(f"fetch_{b}", (0, 1)) for b in fetchable(f)]
     return Space(tuple(parameters), tuple(restrictions))
 
 

@@ -265,6 +265,12 @@ def read_buffers(program: MdhProgram) -> set[str]:
     }
 
 
+def reads_own_cell(s: Store) -> bool:
+    """Whether what is stored is computed from what the cell holds."""
+    loads = (n for n in walk(s.value) if isinstance(n, Load) and n.buffer == s.buffer)
+    return any(tuple(map(as_affine, n.index)) == s.index for n in loads)
+
+
 def programs_of(steps: Iterable[Step]) -> Iterator[MdhProgram]:
     """All programs, in the order of the text."""
     for s in steps:

@@ -31,7 +31,7 @@ from mdh_core.expr import FLOAT, INT32, INT64, UINT64, Affine
 from mdh_core.interpreter import integers, run
 from mdh_core.ir import MdhProgram
 from mdh_core.source import SourceFile
-from tests.catalogue import CATALOGUE, EVERYTHING, binary, product, program, small_params, x
+from tests.catalogue import CATALOGUE, EVERYTHING, PLUS, binary, number, product, program, small_params, x
 from tests.compilers import COMPILERS
 from tests.emitted import FLAGS, OPTIMISED, Case, check, with_constant_sizes, with_extents
 from tests.strategies import buffers_for, copy_of, programs, sizes_for
@@ -278,6 +278,36 @@ def test_stores_past_the_caches(compiler: str, flags: tuple[str, ...], tmp_path:
             past += "MDH_STORE(" in kernel.text.split("static int k")[1]
     assert past >= 14
     check(cases, tmp_path, compiler=compiler, flags=flags)
+
+
+def test_reductions_past_the_caches(tmp_path: Path) -> None:
+    """Where a block covers the reduced dimension, cells are written once and may go past; else they stay near."""
+    f = binary("*", x(0), x(1))
+    p = program("fresh", "i:I j:J k:K", "cc cc pw", dict.fromkeys("ABC", FLOAT), "A[i, k] B[k, j]", "C[i, j]",
+                (f,), combine=PLUS, initial=(number(0, FLOAT),))  # fmt: skip
+    point = {"threads": "i", "vector": "j", "lanes": 16, "rows_i": 3, "rows_j": 1, "block_i": 9, "block_j": 32,
+             "block_k": 8, "unroll_k": 1, "order": 0, "pack_A": "no", "pack_B": "no", "past_C": 1}  # fmt: skip
+    machine, rng, cases = replace(GENERIC, l3=0), random.Random(8), []
+    large = dict.fromkeys("ijk", 99)  # what the configuration is for
+
+    def text_of(program: MdhProgram) -> str:
+        (c,) = configuration_at((program,), machine, (large,), point)
+        return emit_openmp(KernelRequest("f", "n", (program,), (c,), machine)).text.split("static int f")[1]
+
+    for i, j, k in ((0, 5, 3), (1, 1, 1), (3, 16, 8), (7, 33, 8), (9, 48, 9), (10, 31, 5), (4, 64, 0), (12, 32, 17)):
+        params: dict[str, Value] = {"I": i, "J": j, "K": k}
+        buffers = buffers_for(p, params, rng)
+        expected = copy_of(buffers)
+        run(p, params, expected)
+        sized, extra = with_extents(p, buffers, symbolic=True)
+        for fetched in (0, 1):
+            (c,) = configuration_at((sized,), machine, (large,), point | {"fetch_C": fetched})
+            cases.append((Case(sized, c, {**params, **extra}, buffers, machine), expected))
+        assert re.search(r"C_mask = .*&& k_size <= 8 \?", text_of(sized))
+    for k, once in ((8, True), (17, False)):
+        assert ("MDH_STORE(" in text_of(with_constant_sizes(sized, {"K": k}))) == once
+    check(cases, tmp_path, flags=WIDE)
+    check(cases, tmp_path, flags=SANITIZERS)
 
 
 def test_operands_that_slide(tmp_path: Path) -> None:

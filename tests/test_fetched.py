@@ -11,12 +11,12 @@ import pytest
 from emit.render import emit_openmp
 from emit.request import KernelRequest
 from lowering.cost import default_point
-from lowering.facts import facts, joined_late
+from lowering.facts import facts, fetchable
 from lowering.machine import GENERIC
 from lowering.point import Point, configuration_at
 from lowering.space import tuning_space
 from mdh_core.evaluate import Value
-from mdh_core.expr import FLOAT, INT32
+from mdh_core.expr import FLOAT, INT32, Result
 from mdh_core.interpreter import integers, run
 from mdh_core.ir import MdhProgram
 from tests.catalogue import EVERYTHING, PLUS, binary, load, number, operator, program, x
@@ -38,6 +38,12 @@ SCALED = _matrices(
     "scaled", FLOAT, binary("*", x(0), x(1)), PLUS, binary("*", number(0.5, FLOAT), load("C[i, j]", FLOAT))
 )
 LEAST = _matrices("least", INT32, x(1, INT32), operator("min", INT32), load("C[i, j]", INT32))
+# as C source has it whose sum is a scalar that is added to the cell behind the loop
+BEHIND = program(
+    "behind", "i:I j:J k:K", "cc cc pw", dict.fromkeys("ABC", FLOAT), "A[i, k] B[k, j]", "C[i, j]",
+    (binary("*", x(0), x(1)),), combine=PLUS, initial=(number(0, FLOAT),),
+    values=(binary("+", load("C[i, j]", FLOAT), binary("*", number(0.5, FLOAT), Result(0, FLOAT))),),
+)  # fmt: skip
 FRESH = _matrices("fresh", FLOAT, binary("*", x(0), x(1)), PLUS, number(0, FLOAT))
 POINT: Point = {
     "threads": "i", "vector": "j", "lanes": 16, "rows_i": 3, "rows_j": 1, "block_i": 9, "block_j": 32, "block_k": 8,
@@ -52,7 +58,7 @@ def _text(p: MdhProgram, point: Point, n: int = 100) -> str:
     return emit_openmp(KernelRequest("kernel", "n", (p,), (c,), GENERIC)).text
 
 
-@pytest.mark.parametrize("p", [ADDED, SCALED, LEAST, FRESH], ids=lambda p: p.name)
+@pytest.mark.parametrize("p", [ADDED, SCALED, LEAST, FRESH, BEHIND], ids=lambda p: p.name)
 def test_at_all_sizes(p: MdhProgram, tmp_path: Path) -> None:
     """Tiles that are whole, moved back, clipped; reductions of one visit, of several, of none."""
     cases, rng = [], random.Random(p.name)
@@ -85,12 +91,28 @@ def test_results_that_start_from_a_constant_wait_for_nothing() -> None:
     assert FETCHED in _text(FRESH, POINT)
 
 
+def test_what_the_epilogue_reads_is_fetched() -> None:
+    """Before the loop, also where sums keep their order; not where another cell is read, or none."""
+    for fp in ("default", "exact"):
+        p = replace(BEHIND, fp=fp)
+        point = POINT | {"block_k": 0}
+        text = _text(p, point)
+        assert text.count(FETCHED) == 1
+        assert text.index(FETCHED) < text.index("for (long k = ")
+        assert FETCHED not in _text(p, point | {"fetch_C": 0})
+    (store,) = BEHIND.out.stores
+    other = binary("+", load("C[j, i]", FLOAT), Result(0, FLOAT))
+    p = replace(BEHIND, out=replace(BEHIND.out, stores=(replace(store, value=other),)))
+    assert fetchable(facts(p, {"i": 9, "j": 9, "k": 99})) == ()
+    assert fetchable(facts(BEHIND, {"i": 99, "j": 99, "k": 99})) == ("C",)
+
+
 def test_exact_sums_keep_their_order() -> None:
     """The value before the nest is the first operand of an exact sum; integers are free."""
     for p, free in ((ADDED, False), (LEAST, True)):
         exact = replace(p, fp="exact")
         sizes = {"i": 100, "j": 100, "k": 100}
-        assert joined_late(facts(exact, sizes)) == (("C",) if free else ())
+        assert fetchable(facts(exact, sizes)) == (("C",) if free else ())
         assert (FETCHED in _text(exact, POINT)) == free
 
 

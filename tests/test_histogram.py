@@ -24,7 +24,7 @@ from mdh_core.interpreter import run, same
 from mdh_core.ir import MdhProgram
 from tests.emitted import FLAGS, Case, run_emitted, with_extents
 from tests.lifting import check_meaning, lifted, nests, operators
-from tests.strategies import buffers_for, copy_of
+from tests.strategies import buffers_for, copy_of, empty_buffers
 
 COUNT = "void f(int n, const int *restrict x, int h[restrict 5]) {\n%s\nfor (int i = 0; i < n; i++) %s }"
 MANY = {
@@ -162,8 +162,12 @@ def cases_of(name: str, threads: str, rng: random.Random, sizes: dict[str, int])
 
 @pytest.mark.parametrize("sanitized", [False, True])
 def test_emitted_histograms(sanitized: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Private copies, rows on threads and the loop in order; sizes 0, 1, primes; positions outside."""
+    """Private copies, rows on threads and the loop in order; sizes 0, 1, primes; positions outside.
+
+    Neighbouring points use several sets of a part's cells at the larger sizes.
+    """
     monkeypatch.setattr(histogram_text, "MIN_POINTS", 4)
+    monkeypatch.setattr(histogram_text, "PER_CELL", 1)
     rng = random.Random(7)
     cases, kinds = [], Counter[str]()
     for name in MANY:
@@ -184,6 +188,26 @@ def test_emitted_histograms(sanitized: bool, tmp_path: Path, monkeypatch: pytest
         assert returned == 1
         pairs = zip(found["h"], expected["h"].data, strict=True)
         assert all(same(a, b) for a, b in pairs), (case.program.name, case.params, found["h"], expected["h"])
+
+
+def test_neighbouring_points_use_other_cells(tmp_path: Path) -> None:
+    """Sums of many points: exact where several sets are used, where the cells are too many, too few points."""
+    for c, n in ((7, 50_003), (5000, 50_003), (900, 20_001)):
+        program = program_of("weights")
+        x = [i * 7919 % c - 1 for i in range(n)]
+        w = [float(i % 5) for i in range(n)]
+        expected = [1.0] * c
+        for a, b in zip(x, w, strict=True):
+            if b > 0:
+                expected[a + 1] += b
+        buffers = empty_buffers(program, {"n": n, "c": c})
+        for name, data in (("x", x), ("w", w), ("h", [1.0] * c)):
+            buffers[name].data[:] = data
+        sized, extra = with_extents(program, buffers, symbolic=True)
+        values = {"n": n, "c": c, **extra}
+        (k,) = configuration_at((sized,), GENERIC, (sized.sizes(values),), {"threads": "i"})
+        ((_, found),) = run_emitted([Case(sized, k, values, buffers, GENERIC)], tmp_path)
+        assert list(found["h"]) == expected, (c, n)
 
 
 def test_untouched_cells_keep_every_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

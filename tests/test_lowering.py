@@ -245,3 +245,20 @@ def test_a_matrix_that_is_read_across_its_rows_is_read_in_long_runs_of_few_rows(
         assert point["vector"] == "j"
         assert int(point["block_j"]) * FLOAT.size >= 4096
         assert 1 < int(point["block_i"]) <= 8
+
+
+def test_planes_of_a_stencil_stay_in_the_second_cache() -> None:
+    """A core waits for what comes from memory and for what comes again from the last cache, one after the other."""
+    p = EVERYTHING["jacobi3d"]
+    machine = replace(GENERIC, cores=2, vector_bytes=64, registers=32, l2=1 << 20, l3=32 << 20)
+    dims = [d.name for d in p.hom.dims]
+    for n, whole in ((254, False), (96, True)):
+        point = default_point((p,), machine, (dict.fromkeys(dims, n),))
+        assert (int(point[f"block_{dims[1]}"]) >= n) == whole, n
+
+
+def test_functions_of_the_program_are_called_row_by_row() -> None:
+    """A tile of rows shares nothing there; and blocks are small enough for threads to end together."""
+    point = default_point((EVERYTHING["prl"],), GENERIC, ({"i": 1 << 15, "j": 1 << 15},))
+    assert point["rows_i"] == 1
+    assert int(point[f"block_{point['threads']}"]) <= (1 << 15) // (4 * GENERIC.cores)

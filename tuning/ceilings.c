@@ -1,6 +1,6 @@
 /* The limits of a machine.  One argument: bytes of each array; prints one JSON object, the best of seven runs.
 
-   read    every core sums its part of an array; bytes per second
+   read    every core sums its part of an array, from one, two or four places at once; bytes per second
    copy    every core copies with ordinary stores; bytes per second, read and written
    triad   c = b + 3 a; bytes per second, read and written
    peak    independent vector FMAs in registers, single and double precision; operations per second
@@ -24,24 +24,28 @@ static volatile double sink;
 /* Over an array of so many floats: enough for a time that the start of the threads does not matter to. */
 #define PASSES(n) (1 + (1L << 24) / (n))
 
-static double read_bytes(const float *a, long n) {
+/* A core that reads from several places has more on the way at once: its part is read in so many parts side by side. */
+static double read_bytes(const float *a, long n, int places) {
   double t = omp_get_wtime(), total = 0;
-  long passes = PASSES(n);
-#pragma omp parallel reduction(+:total)
+  long passes = PASSES(n), vectors = 0;
+#pragma omp parallel reduction(+:total, vectors)
   {
     vf s[8] = {{0}};
     long parts = omp_get_num_threads(), me = omp_get_thread_num();
     const vf *v = (const vf *)a;
     long m = n / (BYTES / 4), from = m * me / parts, to = m * (me + 1) / parts;
+    long part = (to - from) / places / 8 * 8;
     for (long p = 0; p < passes; p++)
-      for (long i = from; i + 8 <= to; i += 8) {
+      for (long i = from; i < from + part; i += 8)
+        for (long j = i; j < i + places * part; j += part) {
 #pragma GCC unroll 8
-        for (int k = 0; k < 8; k++) s[k] += v[i + k];
-      }
+          for (int k = 0; k < 8; k++) s[k] += v[j + k];
+        }
     for (int k = 0; k < 8; k++) total += s[k][0];
+    vectors = part * places;
   }
   sink = total;
-  return 4.0 * n * passes / (omp_get_wtime() - t);
+  return (double)BYTES * vectors * passes / (omp_get_wtime() - t);
 }
 
 static double triad_bytes(float *restrict c, const float *restrict b, const float *restrict a, long n) {
@@ -99,7 +103,11 @@ int main(int argc, char **argv) {
   for (long i = 0; i < n; i++) a[i] = 1, b[i] = 0, d[i] = 0;
   double read = 0, copy = 0, triad = 0, single = 0, twice = 0;
   for (int r = 0; r < 7; r++) {
-    double x = read_bytes(a, n), y = copy_bytes(b, a, n), z = triad_bytes(d, b, a, n);
+    double x = 0, y = copy_bytes(b, a, n), z = triad_bytes(d, b, a, n);
+    for (int places = 1; places <= 4; places *= 2) {
+      double rate = read_bytes(a, n, places);
+      x = rate > x ? rate : x;
+    }
     double p = peak_float(), q = peak_double();
     read = x > read ? x : read, copy = y > copy ? y : copy, triad = z > triad ? z : triad;
     single = p > single ? p : single, twice = q > twice ? q : twice;
