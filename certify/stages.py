@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from certify.obligations import Obligation, prove
 from certify.sets import GaveUp, Point, System, at_least, below, equal, find, missing
+from lowering.keyed import keyed
 from lowering.loops import Loop
 from lowering.lower import HistogramNest, Lowered, Nest, ScanNest, Stage
 from lowering.packs import Pack
@@ -181,6 +182,8 @@ def _one(program: MdhProgram, stage: Stage, known: Known, name: str) -> Iterator
             yield prove(name, OWNER, lambda: any_of(_shared_cells(stage, context)))
         if stage.packs:
             yield prove(name, PACKS, lambda: _packs(stage, context))
+        if stage.keyed is not None:
+            yield prove(name, OWNER, lambda: _table(stage))
         if stage.program.hom.function is not None:
             yield prove(name, RESULTS, lambda: _results(stage, context))
             yield prove(name, ORDER, lambda: _nest_order(stage, context))
@@ -559,6 +562,11 @@ def _nest_order(nest: Nest, context: System) -> str | None:
                 yield [*rows, *earlier, *agree(v, w, j), later]
 
     return any_of(turned(), "combined in another order: ")
+
+
+def _table(nest: Nest) -> str | None:
+    """Sums by value are of the program's form, which says where they may be made."""
+    return None if nest.keyed == keyed(nest.program) else "sums by value of another form"
 
 
 def _every_dimension_once(nest: HistogramNest) -> str | None:

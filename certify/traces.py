@@ -21,6 +21,7 @@ from certify import work
 from certify.terms import Terms, wrapped
 from certify.values import Budget, Env, Index, Traced, alike
 from lifter.loop_nest import Loop, LoopNest, NestStmt
+from lowering.keyed import Keyed
 from lowering.lower import HistogramNest, Lowered, Nest, ScanNest
 from mdh_core.combine import CombineFunction
 from mdh_core.evaluate import EvaluationError, Value
@@ -498,6 +499,8 @@ def run_stages(program: MdhProgram, lowered: Lowered, run: Run) -> None:
             _run_scan(stage, known)
         elif isinstance(stage, HistogramNest):
             _run_histogram(stage, known)
+        elif stage.keyed is not None and all(known.sizes.values()):
+            _run_keyed(stage.program, stage.keyed, known)
         elif all(known.sizes[d] for d in known.kept):
             _run_nest(stage, known)
 
@@ -635,6 +638,25 @@ def _run_histogram(nest: HistogramNest, known: ProgramRun) -> None:
                 _add(known, store, point, element)
     for key in sorted(parts):
         _add(known, store, dict(zip(known.kept, key[-1], strict=True)), parts[key])
+
+
+def _run_keyed(program: MdhProgram, form: Keyed, known: ProgramRun) -> None:
+    """A table of what points contribute by value, in which every cell looks its key up."""
+    table: dict[object, Values] = {}
+    points = [d.name for d in program.hom.dims_of("pw")]
+    first = dict.fromkeys(known.kept, 0)  # nothing of a point depends on the cell
+    for i in itertools.product(*(range(known.sizes[d]) for d in points)):
+        known.run.budget.spend()
+        env = known.scalar_env(known._padded({**first, **dict(zip(points, i, strict=True))}))
+        if all(env.value(t.value)[0] for t in form.tests):
+            value, element = env.value(form.value)[0], (env.value(form.element),)
+            table[value] = known.combined(table[value], element) if value in table else element
+    (store,) = program.out.stores
+    for c in itertools.product(*(range(known.sizes[d]) for d in known.kept)):
+        at = dict(zip(known.kept, c, strict=True))
+        key = known.scalar_env(known._padded({**dict.fromkeys(points, 0), **at})).value(form.key)[0]
+        if key in table:
+            _add(known, store, at, table[key])
 
 
 def _add(known: ProgramRun, store: Store, position: Mapping[str, int], value: Values) -> None:

@@ -171,9 +171,8 @@ class HistogramText:
         t, nothing = c_type(self.type), neutral(self.function)
         assert nothing is not None  # or the program has another form
         cells, pitch, copies = self.names.new("cells"), self.names.new("pitch"), self.names.new("copies")
-        count = "*".join(size_name(d.name) for d in self._cells)
         points = " * ".join(f"(double){size_name(d)}" for d in self.nest.dims)
-        self.out.add(f"const long {cells} = {count};")
+        self.out.add(f"const long {cells} = {self._count()};")
         self.out.add(f"const long {pitch} = {cells} + {max(1, PADDING // self.type.size)};")
         ways, size, step = self.nest.ways, f"sizeof({t})", ""
         each = pitch
@@ -182,7 +181,7 @@ class HistogramText:
             few = f"{cells}*{size} <= {NEAR} && {points} >= {PER_CELL * parts * ways}.0*{cells}"
             self.out.add(f"const long {step} = {few} ? {pitch} : 0;")
             self.out.add(f"const long {each} = {pitch} + {ways - 1}*{step};")
-        worth = f"{points} >= {MIN_POINTS} && {points} >= {2 * parts}.0*{cells}"
+        worth = f"{self._pays(cells)}{points} >= {MIN_POINTS} && {points} >= {2 * parts}.0*{cells}"
         memory = f"({t} *)__builtin_malloc({parts}*(unsigned long){each}*{size})"
         self.out.add(f"{t} *const {copies} = {worth} ? {memory} : 0;")
         with self.out.block(f"if ({copies})"):
@@ -204,7 +203,18 @@ class HistogramText:
             self._combined(copies, each, cells)
             self.out.add(f"__builtin_free({copies});")
             self.out.middle("} else {")
-            self._points(self.nest.dims, None)
+            self._otherwise()
+
+    def _count(self) -> str:
+        """How many private cells there are."""
+        return "*".join(size_name(d.name) for d in self._cells)
+
+    def _pays(self, cells: str) -> str:
+        """What else must hold for private cells to pay, and ``&&``."""
+        return ""
+
+    def _otherwise(self) -> None:
+        self._points(self.nest.dims, None)
 
     def _gathered(self, own: str, step: str, cells: str) -> None:
         """The sets of private cells of a part in its first."""

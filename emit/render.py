@@ -44,6 +44,7 @@ from emit.interface_text import (
     written_buffers,
 )
 from emit.kernel_text import Allocation, Context, Lines, Names, without_dead_constants
+from emit.keyed_text import KeyedText
 from emit.linear_text import LinearText
 from emit.nest_text import NestText
 from emit.prefix_text import SIZES, shift_macros
@@ -318,7 +319,9 @@ class _Body:
 
     def _stage(self, stage: Stage, team: bool) -> Context:
         context = Context(stage.program, self.names, cache=self.machine.last, team=team)
-        if isinstance(stage, Nest):
+        if isinstance(stage, Nest) and stage.keyed is not None:
+            KeyedText(stage, context, self.body, self.machine.cores).write()
+        elif isinstance(stage, Nest):
             NestText(stage, context, self.body).write()
         elif isinstance(stage, HistogramNest):
             HistogramText(stage, context, self.body).write()

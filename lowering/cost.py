@@ -37,6 +37,7 @@ from lowering.facts import (
     written_past,
 )
 from lowering.histogram import OneHot, one_hot
+from lowering.keyed import CELLS, keyed
 from lowering.machine import Machine
 from lowering.packs import PRIVATE_BYTES
 from lowering.parameters import input_buffers, why_not_legal
@@ -262,6 +263,8 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
         if f.pw and packable(f, b):
             point[f"pack_{b}"] = packed.get(b, "no")
     point |= dict.fromkeys((f"past_{b}" for b in written_past(f, machine)), 1)
+    if keyed(f.program) is not None:
+        point["table"] = int(math.prod(f.sizes[d] for d in f.cc) >= CELLS)
     steps = math.prod(int(point[f"block_{d}"]) or f.sizes[d] for d in f.pw)
     point |= dict.fromkeys((f"fetch_{b}" for b in fetchable(f)), int(steps >= _WHILE))
     return _fitting(f, point) if packed else point

@@ -60,13 +60,13 @@ def one_hot(program: MdhProgram) -> OneHot | None:
         return None  # most programs: this is asked for every point of a search
     if function is None or function.arity != 1 or len(program.out.stores) != 1:
         return None
-    if hom.dims_of("ps") or not hom.dims_of("pw") or not _in_place(program):
+    if hom.dims_of("ps") or not hom.dims_of("pw") or not in_place(program):
         return None
     inside = {n for c in hom.domain for n in c.names}
     inside |= {n for a in program.inp.accesses for i in a.index for n in i.names}
     inside |= {n for e in stmt_exprs(hom.scalar.body) for n in variables(e)}
     free = {d.name for d in hom.dims_of("cc")} - inside
-    tests, element = _peeled(hom.scalar.results[0], program, free)
+    tests, element = peeled(hom.scalar.results[0], program, free)
     cells = [t.dim for t in tests if t.dim]
     used = {n for e in (element, *(t.value for t in tests)) for n in variables(e)}
     if not cells or used & set(cells):
@@ -74,7 +74,7 @@ def one_hot(program: MdhProgram) -> OneHot | None:
     return OneHot(tests, element)
 
 
-def _in_place(program: MdhProgram) -> bool:
+def in_place(program: MdhProgram) -> bool:
     """Does each cell combine what it holds with what the points contribute?"""
     (store,), (initial,) = program.out.stores, program.out.initial
     return (
@@ -88,7 +88,7 @@ def _in_place(program: MdhProgram) -> bool:
     )
 
 
-def _peeled(e: Expr, program: MdhProgram, free: set[str]) -> tuple[tuple[Test, ...], Expr]:
+def peeled(e: Expr, program: MdhProgram, free: set[str]) -> tuple[tuple[Test, ...], Expr]:
     """The conditions around what is neutral where one of them does not hold."""
     tests: list[Test] = []
     named: set[str] = set()

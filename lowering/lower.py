@@ -29,6 +29,7 @@ import math
 from dataclasses import dataclass, replace
 
 from lowering.histogram import OneHot
+from lowering.keyed import Keyed, keyed
 from lowering.loops import Loop
 from lowering.machine import Machine
 from lowering.packs import Pack, packs_of
@@ -56,6 +57,7 @@ class Nest:
     accumulate  from loops[accumulate] inwards results live in a local tile
     past_caches outputs that are written past the caches where they are larger than these
     fetched     outputs whose cells join a tile's results at its end, fetched while it computes
+    keyed       instead of the loops a table of sums by value, where it pays at run time
     results     "direct": a cell is finished inside the local tile
                 "in place": unfinished cells are kept in the output buffer between visits
                 "parts": unfinished cells are kept in temporaries, one set per part that threads combine
@@ -70,6 +72,7 @@ class Nest:
     results: str
     past_caches: tuple[str, ...] = ()
     fetched: tuple[str, ...] = ()
+    keyed: Keyed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +124,8 @@ def may_join_a_team(stage: Stage) -> bool:
     Blocks of a scan and copies of a histogram's cells have values that belong to a region of their own.
     """
     match stage:
-        case Nest():
-            return True
+        case Nest(keyed=form):
+            return form is None
         case ScanNest(block=block):
             return block is None
         case HistogramNest(copies=copies):
@@ -241,7 +244,8 @@ def _nest(program: MdhProgram, phase: Phase, c: Configuration, machine: Machine)
     packs = packs_of(program, loops, threads, scope, c, machine)
     nest = Nest(program, tuple(loops), threads, tile, accumulate, packs, "direct")
     nest = replace(nest, results=_results(nest))
-    return replace(nest, past_caches=_written_past(program, c), fetched=c.fetched)
+    by_value = keyed(program) if c.table else None
+    return replace(nest, past_caches=_written_past(program, c), fetched=c.fetched, keyed=by_value)
 
 
 def _written_past(program: MdhProgram, c: Configuration) -> tuple[str, ...]:

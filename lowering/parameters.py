@@ -21,6 +21,8 @@
 buffer is larger than the last of them (the caches stand for no region of their own on the way out).
 ``fetched`` refines S5: outputs of which a tile's cells are fetched while it computes; what they hold joins
 its results at the end, instead of being what the tile starts from.
+``table`` is an alternative to all of them where the program has the form of ``lowering.keyed``: points are
+summed by value, and cells look theirs up.
 ``padding`` refines D4: further elements behind each row of a buffer's copies, so that columns of a copy
 in shared memory lie in different banks.  ``vectors`` (neighbours that a thread copies with one instruction,
 by buffer) and ``stages`` (2: the next copies are on their way while the current ones are used) say how the
@@ -78,6 +80,7 @@ class Configuration:
     output_layout: tuple[tuple[str, LayoutTable], ...]
     past_caches: tuple[str, ...] = ()
     fetched: tuple[str, ...] = ()
+    table: bool = False
     padding: tuple[tuple[str, int], ...] = ()
     vectors: tuple[tuple[str, int], ...] = ()
     stages: int = 1
@@ -137,6 +140,7 @@ def make(
     accumulate_from: Level | None = None,
     past_caches: tuple[str, ...] = (),
     fetched: tuple[str, ...] = (),
+    table: bool = False,
     padding: tuple[tuple[str, int], ...] = (),
 ) -> Configuration:
     """A fused configuration from the few choices that matter most.
@@ -195,6 +199,7 @@ def make(
         tuple((b, layout_table(b, plain_out[b], None)) for b in outs),
         past_caches,
         fetched,
+        table,
         padding,
     )
 
@@ -397,6 +402,7 @@ def random_configuration(
             tuple((b, layouts(b)) for b in outs),
             tuple(b for b in outs if rng.random() < 0.4),
             () if on_gpu else tuple(b for b in outs if rng.random() < 0.4),
+            not on_gpu and rng.random() < 0.5,
             tuple((b, rng.choice((0, 1, 4))) for b in ins) if on_gpu else (),
             tuple((b, rng.choice((1, 2, 4))) for b in ins) if on_gpu else (),
             rng.choice((1, 2)) if on_gpu else 1,

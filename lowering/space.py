@@ -26,6 +26,7 @@ from lowering.facts import (
     written_past,
 )
 from lowering.histogram import one_hot
+from lowering.keyed import keyed
 from lowering.machine import Machine
 from lowering.parameters import input_buffers
 from lowering.point import Value
@@ -99,6 +100,8 @@ def _space(f: Facts, machine: Machine) -> Space:
             parameters.append((f"pack_{b}", ("no", "block", "row", "panel")))
     parameters += [(f"past_{b}", (0, 1)) for b in written_past(f, machine)]
     parameters += [(f"fetch_{b}", (0, 1)) for b in fetchable(f)]
+    if keyed(f.program) is not None:
+        parameters.append(("table", (0, 1)))
     return Space(tuple(parameters), tuple(restrictions))
 
 

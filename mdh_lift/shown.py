@@ -102,4 +102,6 @@ def _stages(stages: Sequence[Stage]) -> Iterator[str]:
             packs = "".join(f", pack {p.buffer}" for p in stage.packs if p.at == k)
             loops = f"{loop.dim}_{loop.layer}: steps of {loop.size}, {count}, {loop.role}"
             yield f"  {'  ' * k}{loops}{packs}"
+        if stage.keyed is not None:
+            yield "  or a table of sums by value, where it pays"
         yield f"  unfinished results: {stage.results}"
