@@ -417,7 +417,7 @@ def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
         kept = vectors + 2 + (written_out if written_out > 1 else 0)  # operands of a row, weights of a column
         if live + kept > machine.registers:
             speed *= 0.25
-        if works and _addresses(f, point) > _ADDRESSES:
+        if works and _addresses(f, point, packs) > _ADDRESSES:
             speed *= 0.7
     elif rows > 1 and not works:
         speed *= 0.5  # compilers have vectors for the plain loop only
@@ -531,12 +531,16 @@ def _levels(f: Facts, machine: Machine, point: Point) -> tuple[list[tuple[str, f
     return [*levels, *outer], panels
 
 
-def _addresses(f: Facts, point: Point) -> int:
-    """Addresses that a step of the register tile needs at once: rows at distances known at run time only."""
+def _addresses(f: Facts, point: Point, packs: Mapping[str, float | None]) -> int:
+    """Addresses that a step of the register tile needs at once: rows at distances known at run time only.
+
+    Rows of a copy are at constant distances.
+    """
     rows = {d: int(point.get(f"rows_{d}", 1)) for d in f.cc}
     return sum(
         math.prod(n for d, n in rows.items() for b, s in strides(f, d) if b is a and s is None)
         for a in f.program.inp.accesses
+        if packs[a.buffer] is None
     )
 
 
