@@ -192,7 +192,9 @@ def _row_shapes(f: Facts, vector: str) -> Iterator[Rows]:
 
 
 def _packs(f: Facts, vector: str) -> list[tuple[str, ...]]:
-    """Inputs to copy: those that are strided in the vector dimension, or all whose vectors are used again."""
+    """Inputs to copy: those that are strided in the vector dimension; of those whose vectors are used again
+    none, one or all.
+    """
     strided, again = [], []
     for a, s in strides(f, vector):
         if packable(f, a.buffer):
@@ -201,6 +203,7 @@ def _packs(f: Facts, vector: str) -> list[tuple[str, ...]]:
             elif s and any(f.sizes[d] > 1 and not any(x.coefficient(d) for x in a.index) for d in f.cc):
                 again.append(a.buffer)
     choices = [tuple(strided), tuple(dict.fromkeys((*strided, *again)))]
+    choices += [(*strided, b) for b in dict.fromkeys(again) if b not in strided]
     choices += [tuple(dict.fromkeys((*names, *computed_copies(f)))) for names in choices]
     return list(dict.fromkeys(choices))
 
