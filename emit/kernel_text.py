@@ -45,8 +45,10 @@ class Lines:
     def block(self, head: str, tail: str = "}") -> Iterator[None]:
         self.add(head + " {")
         self.indent += 1
-        yield
-        self.indent -= 1
+        try:
+            yield
+        finally:  # who finds that there is no vector form deletes the rows and goes on
+            self.indent -= 1
         self.add(tail)
 
     def place(self, rows: Iterable[str], deeper: int) -> None:

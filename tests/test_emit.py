@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 import subprocess
@@ -278,6 +279,20 @@ def test_stores_past_the_caches(compiler: str, flags: tuple[str, ...], tmp_path:
             past += "MDH_STORE(" in kernel.text.split("static int k")[1]
     assert past >= 14
     check(cases, tmp_path, compiler=compiler, flags=flags)
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
+def test_lines_are_indented_as_they_are_nested(name: str) -> None:
+    p = EVERYTHING[name]
+    p, _ = with_extents(p, buffers_for(p, small_params(p), random.Random(0)), symbolic=True)
+    sizes = {d.name: 5 if d.size.span.is_constant else 100 for d in p.hom.dims}
+    (c,) = configuration_at((p,), GENERIC, (sizes,), default_point((p,), GENERIC, (sizes,)))
+    text = emit_openmp(KernelRequest("f", "n", (p,), (c,), GENERIC)).text
+    rows = [row for row in text[text.index(" f(") :].splitlines() if row and not row.startswith("#")]
+    for before, row in itertools.pairwise(rows):
+        deeper = len(row) - len(row.lstrip()) - (len(before) - len(before.lstrip()))
+        opens = before.endswith("{") or before.lstrip().startswith("for (")
+        assert deeper <= (2 if opens else 0), f"{before}\n{row}"
 
 
 def test_reductions_past_the_caches(tmp_path: Path) -> None:
