@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 from certify.obligations import Obligation, prove
 from certify.sets import GaveUp, Point, System, at_least, below, equal, find, missing
-from lowering.keyed import keyed
 from lowering.loops import Loop
 from lowering.lower import HistogramNest, Lowered, Nest, ScanNest, Stage
 from lowering.packs import Pack
@@ -29,6 +28,7 @@ from mdh_core.expr import (
     Constraint,
     Expr,
     Load,
+    Operand,
     Result,
     ScalarType,
     as_affine,
@@ -565,8 +565,20 @@ def _nest_order(nest: Nest, context: System) -> str | None:
 
 
 def _table(nest: Nest) -> str | None:
-    """Sums by value are of the program's form, which says where they may be made."""
-    return None if nest.keyed == keyed(nest.program) else "sums by value of another form"
+    """What a point adds, and where, depends on no cell; the key of a cell depends on no point."""
+    assert nest.keyed is not None
+    program, form = nest.program, nest.keyed
+    cells = {d.name for d in program.hom.dims_of("cc")}
+    points = {d.name for d in program.hom.dims} - cells
+    of_points = (form.value, form.element, *(t.value for t in form.tests))
+    if any(_depends_on(e, program) & cells for e in of_points):
+        return "what a point adds to a table depends on the cell"
+    return "the key of a cell depends on the point" if _depends_on(form.key, program) & points else None
+
+
+def _depends_on(e: Expr, program: MdhProgram) -> set[str]:
+    accesses = [program.inp.accesses[n.access] for n in walk(e) if isinstance(n, Operand)]
+    return {n for a in accesses for i in a.index for n in i.names} | set(variables(e))
 
 
 def _every_dimension_once(nest: HistogramNest) -> str | None:
@@ -618,11 +630,18 @@ def indirect(program: MdhProgram) -> set[str]:
     return {n.buffer for e in exprs for n in walk(e) if isinstance(n, Load)}
 
 
+def _are_partners(n: Binary, program: MdhProgram) -> bool:
+    a, b = _depends_on(n.a, program), _depends_on(n.b, program)
+    return bool(a) and bool(b) and a != b and isinstance(n.a.type, ScalarType) and n.a.type.is_integer
+
+
 def indices_of(program: MdhProgram) -> set[str]:
-    """Integer buffers, if the scalar function reads at computed indices or compares with an index."""
+    """Integer buffers, if the scalar function reads at computed indices, or compares with an index, or elements
+    of different points: else no two of them would be equal.
+    """
     dims = {d.name for d in program.hom.dims}
     compared = any(
-        isinstance(n, Binary) and n.op == "==" and variables(n) & dims
+        isinstance(n, Binary) and n.op == "==" and (variables(n) & dims or _are_partners(n, program))
         for e in program.hom.scalar.results
         for n in walk(e)
     )

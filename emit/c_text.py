@@ -150,7 +150,11 @@ class Printer:
     @staticmethod
     def _unclear(child: Expr, op: str) -> bool:
         """Whether compilers would ask for parentheses around the operand."""
-        if not isinstance(child, Binary) or op not in _CLARIFY or child.op == op:
+        if not isinstance(child, Binary):
+            return False
+        if op in COMPARISONS and child.op in COMPARISONS:
+            return True
+        if op not in _CLARIFY or child.op == op:
             return False
         return op not in ("&&", "||") or child.op in ("&&", "||")
 

@@ -249,8 +249,8 @@ class _Points(HistogramText):
     def visit(self, dims: tuple[str, ...], own: str | None, bounds: tuple[str, str] | None = None) -> None:
         self._points(dims, own, bounds)
 
-    def _own_cell(self, own: str) -> str:
-        at = self._at()
+    def _own_cell(self, own: str, first: str = "") -> str:
+        at = f"{first}{self._at()}"
         if not self.column:
             return f"{own}[{at}]"
         return f"{own}[{f'({at})' if '+' in at else at}*{self.column}]"

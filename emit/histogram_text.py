@@ -142,8 +142,12 @@ class HistogramText:
             (element,) = self.cells._named([element])
         (store,) = self.program.out.stores
         shared = self.context.subscript(store.buffer, store.index)
-        cell = f"{own}[{first}{self._at()}]" if own else shared
+        cell = self._own_cell(own, first) if own else shared
         self.cells.accumulate([cell], [element])
+
+    def _own_cell(self, own: str, first: str = "") -> str:
+        """The private cell that is meant; ``first``: where its set begins, and ``+``."""
+        return f"{own}[{first}{self._at()}]"
 
     @property
     def _cells(self) -> tuple[Dim, ...]:

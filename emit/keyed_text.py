@@ -101,7 +101,8 @@ class KeyedText(HistogramText):
         (store,) = self.program.out.stores
         with ExitStack() as stack:
             self._over_cells(stack)
-            self.out.add(f"const long {at} = {self._key()} - {self.low};")
+            self.out.add(f"long {at} = {self._key()} - {self.low};")
+            self.out.add(f'__asm__("" : "+r"({at})); /* gcc 12 makes wrong gathers of truth values */')
             head = f"for (long {part} = 0; {part} < {self.nest.copies}; {part}++)"
             stack.enter_context(self.out.block(head))
             cell = self.context.subscript(store.buffer, store.index)

@@ -90,13 +90,16 @@ class VectorsText(CellsText):
         return " && ".join(conditions)
 
     def _row_starts(self, s: Store, dim: str, dims: list[str]) -> list[str]:
-        """Addresses where the first row begins, and the next in each dimension."""
+        """Addresses where the first row begins, and the next in each dimension that has one."""
         saved, found = dict(self.context.at), []
         self.context.at |= dict.fromkeys(dims, "0")
         for d in ("", *(d for d in dims if d != dim and any(a.coefficient(d) for a in s.index))):
-            at = self.context.at | ({d: "1"} if d else {})
-            self.context.at, kept = at, self.context.at
-            found.append(f"(__UINTPTR_TYPE__)&{self.context.subscript(s.buffer, s.index)}")
+            known = self.program.dim(d).size.constant if d else 2
+            if known is not None and known < 2:
+                continue
+            self.context.at, kept = self.context.at | ({d: "1"} if d else {}), self.context.at
+            place = f"(__UINTPTR_TYPE__)&{self.context.subscript(s.buffer, s.index)}"
+            found.append(place if known else f"({size_name(d)} > 1 ? {place} : 0)")
             self.context.at = kept
         self.context.at = saved
         return found

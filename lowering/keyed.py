@@ -7,7 +7,10 @@ after    for i: if (y[i] > 0) t[x[i]] += w[i];   for b: h[b] += t[k[b]]
 point in the reduced dimensions with a value of the cell (its key); everything else depends on the reduced
 dimensions alone.  Keys are any integers and may repeat.  Work falls from points times cells to points, cells
 and the span of the keys, which is known at run time only: the table ``t`` is used where it pays, else the
-nest as it is.  ``lowering.histogram`` has the form in which the key of a cell is its index.
+nest as it is.  What the source computes for points and cells that match only must not be able to fail, as
+the table's loop computes it for all.
+
+``lowering.histogram`` has the form in which the key of a cell is its index.
 """
 
 from __future__ import annotations
@@ -16,8 +19,22 @@ import functools
 from dataclasses import dataclass
 
 from lowering.histogram import Test, in_place, peeled
-from mdh_core.expr import Binary, Expr, Load, Operand, ScalarType, Select, Type, variables, walk
+from mdh_core.expr import (
+    Binary,
+    Call,
+    Cast,
+    Expr,
+    Load,
+    Operand,
+    ScalarType,
+    Select,
+    Type,
+    Unary,
+    variables,
+    walk,
+)
 from mdh_core.ir import MdhProgram
+from mdh_core.lanes import steady_divisor
 
 CELLS = 8  # with fewer, comparing is as fast
 
@@ -47,20 +64,18 @@ def keyed(program: MdhProgram) -> Keyed | None:
     cells = {d.name for d in hom.dims_of("cc")}
     points = {d.name for d in hom.dims_of("pw")}
     tests, element = peeled(hom.scalar.results[0], program, set())
-    found, others = [], []
-    for t in tests:
-        pair = _pair(t.value, program, cells, points)
-        if pair is None:
-            others.append(t)
-        else:
-            found.append(pair)
-    rest = [element, *(t.value for t in others)]
-    if len(found) != 1 or any(names_of(e, program) & cells for e in rest):
+    pairs = [_pair(t.value, program, cells, points) for t in tests]
+    if sum(pair is not None for pair in pairs) != 1:
         return None
-    if any(_is_read_late(n, program) for e in rest for n in walk(e)):
-        return None  # of points whose value is no key, the source reads less than the table's loop
-    ((value, key),) = found
-    return Keyed(tuple(others), value, key, element)
+    where = next(k for k, pair in enumerate(pairs) if pair is not None)
+    value, key = pairs[where] or (element, element)
+    others = (*tests[:where], *tests[where + 1 :])
+    late = [element, *(t.value for t in tests[where + 1 :]), *([key] if where else ())]
+    if any(names_of(e, program) & cells for e in (element, *(t.value for t in others))):
+        return None
+    if not all(_never_fails(n, program) for e in late for n in walk(e)):
+        return None
+    return Keyed(others, value, key, element)
 
 
 def _pair(c: Expr, program: MdhProgram, cells: set[str], points: set[str]) -> tuple[Expr, Expr] | None:
@@ -81,8 +96,33 @@ def _are_small(a: Type, b: Type) -> bool:
     return len(types) == 2 and (not wide or all(t.kind == "uint" for t in types))
 
 
-def _is_read_late(e: Expr, program: MdhProgram) -> bool:
-    return isinstance(e, Load) or (isinstance(e, Operand) and program.inp.accesses[e.access].conditional)
+def _never_fails(e: Expr, program: MdhProgram) -> bool:
+    """Whether a part of an expression may be computed where the source does not.
+
+    No element that the source reads under a condition, no division, no overflow, no call.
+    """
+    match e:
+        case Operand():
+            return not program.inp.accesses[e.access].conditional
+        case Load() | Call() | Unary(op="-"):
+            return isinstance(e, Unary) and _wraps(e.type)
+        case Cast():  # of a floating-point value to an integer that does not hold it
+            return not (_is_float(e.a.type) and not _is_float(e.type))
+        case Binary(op="+" | "-" | "*"):
+            return _wraps(e.type)
+        case Binary(op="/" | "%"):
+            return _is_float(e.type) or steady_divisor(e)
+        case Binary(op="<<" | ">>"):
+            return False
+    return True
+
+
+def _is_float(t: Type) -> bool:
+    return isinstance(t, ScalarType) and t.is_float
+
+
+def _wraps(t: Type) -> bool:
+    return isinstance(t, ScalarType) and t.kind != "int"
 
 
 def names_of(e: Expr, program: MdhProgram) -> set[str]:

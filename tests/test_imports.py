@@ -21,6 +21,7 @@ MAY_IMPORT |= {"mdh_lift": set(MAY_IMPORT)}
 DATA = {
     "lifter.loop_nest": {"Loop", "LoopNest", "NestStmt"},
     "lowering.host_tiles": {"HostTiles"},
+    "lowering.keyed": {"Keyed"},
     "lowering.loops": {"Loop"},
     "lowering.lower": {"Lowered", "Nest", "HistogramNest", "ScanNest", "Stage"},
     "lowering.packs": {"Pack"},

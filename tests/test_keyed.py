@@ -10,7 +10,7 @@ import pytest
 
 import emit.histogram_text as histogram_text
 import emit.keyed_text as keyed_text
-from certify.certificate import certificate, program_certificate
+from certify.certificate import certificate
 from certify.obligations import REFUTED
 from emit.render import emit_openmp
 from emit.request import KernelRequest
@@ -40,7 +40,9 @@ MANY = {
     "shifted": f"{HEAD}, int h[restrict c]"
     "| for (int i = 0; i < n; i++) for (int b = 0; b < c; b++) h[b] ^= x[i] + 1 == 2*k[b] ? 5 : 0;",
     "filtered": f"{HEAD}, int h[restrict c]"
-    "| for (int i = 0; i < n; i++) for (int b = 0; b < c; b++) h[b] += i % 3 != 1 && x[i] == k[b] ? i : 0;",
+    "| for (int i = 0; i < n; i++) for (int b = 0; b < c; b++) h[b] += x[i] == k[b] && i % 3 == 1 ? i : 0;",
+    "truths": f"{HEAD}, int h[restrict c]"
+    "| for (int i = 0; i < n; i++) for (int b = 0; b < c; b++) h[b] += (x[i] & 1) == (k[b] > 0) ? 1 : 0;",
     "planes": "int n, int c, int m, const int x[restrict m][n], const int k[restrict c][m], int h[restrict c][m]"
     "| for (int j = 0; j < m; j++) for (int i = 0; i < n; i++) for (int q = 0; q < m; q++)"
     " for (int b = 0; b < c; b++) h[b][q] += x[j][i] == k[b][q] ? 1 : 0;",
@@ -85,12 +87,18 @@ def test_which_programs_have_the_form(name: str) -> None:
         "h[b] += x[i] + b == k[b] ? 1 : 0;",
         "h[b] += x[i] == k[b] && x[b] == k[i] ? 1 : 0;",  # two keys
         "h[b] += x[i] == k[b] ? (int)w[i] : 0;",  # read only where the values are equal
+        "h[b] += x[i] == k[b] ? 100/x[i] : 0;",  # divided only where the values are equal
+        "h[b] += x[i] == k[b] && 100 % x[i] == 0 ? 1 : 0;",
+        "h[b] += x[i] == k[b] ? x[i]*x[i] : 0;",  # may overflow
+        "h[b] += x[i] == k[b] ? (int)(z*i) : 0;",
+        "h[b] += i % 3 == 1 && x[i] == k[b] ? 1 : 0;",  # keys are read only where there is such a point
+        "if (w[i] > 0) h[b] += x[i] == k[b] ? 1 : 0;",
         "h[b] += y[i] == k[b] ? 1 : 0;",  # too wide
         "h[b] += w[i] == k[b] ? 1 : 0;",  # no integers
     ],
 )
 def test_what_has_another_form(loop: str) -> None:
-    more = "const long *restrict y, int h[restrict c]"
+    more = "double z, const long *restrict y, int h[restrict c]"
     text = f"void f({HEAD}, {more}) {{\n#pragma mdh\nfor (int i = 0; i < n; i++) for (int b = 0; b < c; b++) {loop} }}"
     (program,) = lifted(text).programs
     assert keyed(program) is None
@@ -185,6 +193,8 @@ def test_certificates(name: str) -> None:
     for bad in (
         replace(form, value=Binary("+", form.value, one, form.value.type)),
         replace(form, key=Binary("+", form.key, one, form.key.type)),
+        replace(form, element=form.key),
+        replace(form, key=form.value),
     ):
-        wrong = program_certificate(program, Lowered((replace(stage, keyed=bad),)))
+        wrong = certificate(nest, found.program, [Lowered((replace(stage, keyed=bad),))])
         assert [o for o in wrong.obligations if o.status == REFUTED]
