@@ -636,7 +636,7 @@ def _are_partners(n: Binary, program: MdhProgram) -> bool:
 
 
 def indices_of(program: MdhProgram) -> set[str]:
-    """Integer buffers, if the scalar function reads at computed indices, or compares with an index, or elements
+    """Integer buffers, if the scalar function reads at computed indices, or compares an index, or elements
     of different points: else no two of them would be equal.
     """
     dims = {d.name for d in program.hom.dims}
