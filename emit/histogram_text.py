@@ -15,11 +15,11 @@ from contextlib import ExitStack
 from emit.c_text import affine_text, c_type, constant
 from emit.kernel_text import Context, Lines, repeats_right
 from emit.nest_text import NestText
-from lowering.histogram import Test
+from lowering.histogram import Test, names_of
 from lowering.loops import size_name
 from lowering.lower import HistogramNest, Nest
 from mdh_core.combine import CombineFunction, neutral
-from mdh_core.expr import INT64, Cast, Expr, Operand, variables, walk
+from mdh_core.expr import INT64, Cast
 from mdh_core.ir import Dim
 from mdh_core.polytope import rows_of
 
@@ -97,7 +97,7 @@ class HistogramText:
                 else:
                     stack.enter_context(self.out.block(f"for (long {v} = {start}; {v} < {end}; {v}++)"))
                 self.context.at[d] = v
-                while not inside and tests and self._names(tests[0].value) <= set(dims[: k + 1]):
+                while not inside and tests and names_of(tests[0].value, self.program) <= set(dims[: k + 1]):
                     self._test(tests.pop(0), stack)
             self._point(tests, own, stack)
         self.context.at = before
@@ -112,12 +112,6 @@ class HistogramText:
             self.context.at[d] = f"{v} + {way}"
             self._point(list(tests), own, stack, f"{way}*{step} + ")
         self.context.at = before
-
-    def _names(self, e: Expr) -> set[str]:
-        """The dimensions that a value depends on."""
-        accesses = [self.program.inp.accesses[n.access] for n in walk(e) if isinstance(n, Operand)]
-        names = {n for a in accesses for i in a.index for n in i.names} | variables(e)
-        return names & {d.name for d in self.program.hom.dims}
 
     def _test(self, test: Test, stack: ExitStack) -> None:
         if not test.dim:
@@ -236,10 +230,7 @@ class HistogramText:
         part = self.names.new("part")
         with ExitStack() as stack:
             self.out.add(f"#pragma omp parallel for schedule(static) if ({cells} >= {MIN_POINTS})")
-            for d in self._cells:
-                v = self.names.new(d.name)
-                stack.enter_context(self.out.block(f"for (long {v} = 0; {v} < {size_name(d.name)}; {v}++)"))
-                self.context.at[d.name] = v
+            self._over_cells(stack)
             head = f"for (long {part} = 0; {part} < {self.nest.copies}; {part}++)"
             stack.enter_context(self.out.block(head))
             cell = self.context.subscript(store.buffer, store.index)
@@ -248,3 +239,10 @@ class HistogramText:
                 (element,) = self.cells._named([element])
             self.cells.accumulate([cell], [element])
         self.context.at = before
+
+    def _over_cells(self, stack: ExitStack) -> None:
+        """Loops over the array's cells."""
+        for d in self._cells:
+            v = self.names.new(d.name)
+            stack.enter_context(self.out.block(f"for (long {v} = 0; {v} < {size_name(d.name)}; {v}++)"))
+            self.context.at[d.name] = v

@@ -65,12 +65,6 @@ class KeyedText(HistogramText):
         self.out.add(f"{self.span} = {high} - {self.low} + 1;")
         self.context.at = before
 
-    def _over_cells(self, stack: ExitStack) -> None:
-        for d in self._cells:
-            v = self.names.new(d.name)
-            stack.enter_context(self.out.block(f"for (long {v} = 0; {v} < {size_name(d.name)}; {v}++)"))
-            self.context.at[d.name] = v
-
     def _key(self) -> str:
         return self.context.scalar(_as_long(self.form.key))
 

@@ -21,6 +21,7 @@ from mdh_core.expr import (
     Const,
     Expr,
     Load,
+    Operand,
     ScalarType,
     Select,
     Var,
@@ -28,6 +29,7 @@ from mdh_core.expr import (
     as_affine,
     stmt_exprs,
     variables,
+    walk,
 )
 from mdh_core.ir import MdhProgram
 
@@ -138,3 +140,10 @@ def _is_neutral(e: Expr, program: MdhProgram) -> bool:
     if nothing is None or not isinstance(e, Const) or e != nothing:
         return False
     return program.fp != "exact" or math.copysign(1, e.value) == math.copysign(1, nothing.value)
+
+
+def names_of(e: Expr, program: MdhProgram) -> set[str]:
+    """The dimensions that a value depends on."""
+    accesses = [program.inp.accesses[n.access] for n in walk(e) if isinstance(n, Operand)]
+    names = {n for a in accesses for i in a.index for n in i.names} | variables(e)
+    return names & {d.name for d in program.hom.dims}

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from lowering.histogram import Test, in_place, peeled
+from lowering.histogram import Test, in_place, names_of, peeled
 from mdh_core.expr import (
     Binary,
     Call,
@@ -30,7 +30,6 @@ from mdh_core.expr import (
     Select,
     Type,
     Unary,
-    variables,
     walk,
 )
 from mdh_core.ir import MdhProgram
@@ -123,10 +122,3 @@ def _is_float(t: Type) -> bool:
 
 def _wraps(t: Type) -> bool:
     return isinstance(t, ScalarType) and t.kind != "int"
-
-
-def names_of(e: Expr, program: MdhProgram) -> set[str]:
-    """The dimensions that a value depends on."""
-    accesses = [program.inp.accesses[n.access] for n in walk(e) if isinstance(n, Operand)]
-    names = {n for a in accesses for i in a.index for n in i.names} | variables(e)
-    return names & {d.name for d in program.hom.dims}
