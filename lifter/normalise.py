@@ -154,7 +154,7 @@ def is_load_of(e: Expr, names: frozenset[str] | set[str]) -> bool:
 
 
 def assigned_scalars(body: Sequence[AnyStmt]) -> set[str]:
-    """Names of scalar variables that a statement list assigns (declarations are no assignment)."""
+    """Names of scalar variables that a statement list assigns, those that are declared with a value too."""
     return {name for t, _ in _targets(body) if (name := _scalar(t)) is not None}
 
 

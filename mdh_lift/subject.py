@@ -36,6 +36,7 @@ from mdh_lift import iterations, uses
 from mdh_lift.c_value import NotAnInteger
 from mdh_lift.held import held_by_roots
 from mdh_lift.kernels import is_derived, parameter_values, variables_of
+from mdh_lift.source_uses import source_uses
 from tuning.harness import Arg, ArrayArg, IndexData, IteratorArg, OuterScalarArg, ScalarArg, Sizes, Subject
 
 _LARGE = 1 << 20  # a size that every size variable may have
@@ -279,7 +280,21 @@ def _needed(lifted: LiftedNest, params: Mapping[str, int]) -> dict[str, int] | N
             if n is None:
                 return None
             out[name] = max(out.get(name, 0), n)
+    for name, n in _touched_by_source(lifted.nest, params, numbers):
+        out[name] = max(out.get(name, 0), n)
     return out
+
+
+def _touched_by_source(
+    nest: LoopNest, params: Mapping[str, int], numbers: Mapping[str, Affine]
+) -> Iterator[tuple[str, int]]:
+    """Elements of arrays without a declared extent that the text of the nest reaches."""
+    buffers = {b.name: b for b in nest.buffers if None in b.extents}
+    for use in source_uses(nest, params):
+        highest = _highest(use, use.points, numbers) if use.buffer in buffers else None
+        if highest is not None:
+            extents = [0 if high is None else high + 1 for high in highest]
+            yield use.buffer, _reached(buffers[use.buffer], extents, params) or 0
 
 
 def _highest(
