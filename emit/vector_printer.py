@@ -8,6 +8,7 @@ Shown right by tests/test_narrow.py (all pairs of bytes), tests/test_emit.py and
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from emit.c_text import c_type
@@ -75,6 +76,10 @@ class Vectors:
                 f"__attribute__(({size}, aligned(sizeof({c_type(t)})), may_alias, unused));"
             )
         return lines
+
+
+_INTEGER_WORDS = {"const", "volatile", "signed", "unsigned", "char", "short", "int", "long", "_Bool", "bool"}
+_INTEGER_NAME = re.compile(r"u?int\d+_t|size_t|ssize_t|ptrdiff_t|u?intptr_t")
 
 
 def _int_of(bits: int) -> ScalarType:
@@ -156,11 +161,29 @@ class VectorPrinter:
         return f"({text} - {zero})"  # x - 0 keeps -0.0, x + 0 does not
 
     def scalar(self, e: Expr) -> str:
-        """Text of what all lanes share; of a narrow type, as C's arithmetic has int, which is not put in."""
+        """Text of what all lanes share, in a type that compilers take beside a vector.
+
+        Arithmetic on narrow types has int in C, and an enumeration is none of the types of lanes.
+        """
         text = self.context.scalar(e, 14)
         t = e.type
         narrow = isinstance(t, ScalarType) and t.is_integer and t.bits < 32
-        return f"({c_type(t)}){atom(text)}" if narrow else text
+        return f"({c_type(t)}){atom(text)}" if narrow or self._has_own_type(e) else text
+
+    def _has_own_type(self, e: Expr) -> bool:
+        """Whether an integer is read from an array whose elements may be of an enumeration."""
+        match e:
+            case Load(buffer=buffer):
+                pass
+            case Operand(access=k):
+                buffer = self.context.program.inp.accesses[k].buffer
+            case _:
+                return False
+        b = self.context.program.buffer(buffer)
+        if not isinstance(b.type, ScalarType) or not b.type.is_integer:
+            return False
+        words = b.c_type.replace("*", " ").split()
+        return any(w not in _INTEGER_WORDS and not _INTEGER_NAME.fullmatch(w) for w in words)
 
     def operand(self, e: Expr) -> str:
         """Vector text, or scalar text where all lanes agree."""

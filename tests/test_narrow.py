@@ -222,6 +222,25 @@ def test_vectors_compute_what_the_loop_does(number_of, compiler, tmp_path):
         assert done.returncode == 0, (flags, done.stdout, kernel.text)
 
 
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("value", ["a[i] == b[0] ? 2 : 1", "a[i] > b[n - 1] ? 5 : 3", "(int)a[i] + (int)b[1]"])
+def test_enumerations_stand_beside_vectors(value, compiler, tmp_path):
+    original = (
+        "enum kind { LOW, MID = 3, HIGH };\ntypedef enum kind kind;\n"
+        "void f(int n, const kind *restrict a, const enum kind *restrict b, int *restrict c) {\n#pragma mdh\n"
+        f"for (int i = 0; i < n; i++) c[i] = {value}; }}\n"
+    )
+    plan = kernels.plan(lifted(original))
+    kernel = plan.kernel(plan.default)
+    assert "vector_size" in kernel.text
+    main = MAIN.format(a="kind", b="kind", name=kernel.name).replace("static T", "static int")
+    source = tmp_path / "f.c"
+    source.write_text(f"#include <stdio.h>\n#define N 65536\n{original}{kernel.text}{main}")
+    subprocess.run([compiler, "-O2", "-w", "-fopenmp", str(source), "-o", str(tmp_path / "f")], check=True)
+    done = subprocess.run([str(tmp_path / "f")], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.stdout, kernel.text)
+
+
 def test_bytes_are_converted_in_whole_vectors(tmp_path):
     """A stencil on bytes: no lane of a vector is taken out or put in, as gcc 12 does for int from bytes."""
     text = """

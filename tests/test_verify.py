@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from certify.obligations import REFUTED, Certificate, Obligation
-from mdh_core.expr import DOUBLE, FLOAT, INT32, ScalarType
+from mdh_core.expr import BOOL, DOUBLE, FLOAT, INT32, ScalarType
 from mdh_lift import certified
 from mdh_lift.cli import cli
 from mdh_lift.specials import specials_of
 from tests.lifting import lifted
 from tuning import harness, runner, verify
-from tuning.harness import ArrayArg, Candidate, OuterScalarArg, ScalarArg, Subject
+from tuning.harness import ArrayArg, Candidate, IndexData, OuterScalarArg, ScalarArg, Subject
 from tuning.runner import Limits, Workbench
 from tuning.toolchain import Toolchain, plain_flags
 from tuning.verify import SPECIAL_VALUES, Specials, Thorough
@@ -285,6 +285,23 @@ def test_library_without_optimisation_is_a_world_of_its_own(bench: Workbench) ->
     subject = subject_of(text, arrays("int", INT32))
     _, thorough = judged(bench, subject, loop("y[i] = x[i];", "int"), Specials(("extreme integers",)))
     assert thorough.ok and thorough.plain, thorough.outcome
+
+
+def test_truth_values_are_0_and_1_also_where_they_are_indices(bench: Workbench) -> None:
+    text = (
+        "void f(int n, int *restrict y, const _Bool *restrict x)\n{\n"
+        "    for (int i = 0; i < n; i++)\n        y[i] = 5 - 2 * x[i];\n}\n"
+    )
+    n, y, _ = arrays("int", INT32)
+    x = ArrayArg("x", "const _Bool", BOOL, written=False, no_alias=True)
+    subject = subject_of(text, (n, y, x), indices=lambda s: {"x": IndexData(20)})
+    candidate = Candidate(
+        "static int kernel(int n, int *y, const _Bool *x)\n{\n"
+        "for (int i = 0; i < n; i++) y[i] = ((const char *)x)[i] ? 3 : 5;\nreturn 1; }\n",
+        "kernel(n, y, x)",
+    )
+    usual, _ = judged(bench, subject, candidate)
+    assert usual.ok, usual.outcome
 
 
 def test_text_that_needs_its_machine_flags(cache: Path) -> None:

@@ -286,11 +286,11 @@ static void put_value(char *p, const struct mdh_field *f, uint64_t h, int data, 
         v = data == DOMINANT ? dominant_value(h, a, e)
           : data == DENORMAL && mdh_args[a].role != PARAM ? denormal_value(h, f->bits) : real_value(h, data);
         put_real(p, f->bits, absolute ? fabs(v) : v);
-    } else if (spec.below[a])
+    } else if (f->kind == 3)
+        *p = (char)(spec.below[a] == 1 ? spec.first[a] : (int64_t)(h >> 13 & 1)); /* nothing else is a bool */
+    else if (spec.below[a])
         put_integer(p, f->bits, spec.first[a] + (int64_t)(spec.ascending[a]
             ? (double)e / (double)spec.count[a] * (double)spec.below[a] : (double)(h % spec.below[a])));
-    else if (f->kind == 3)
-        *p = (char)(h >> 13 & 1);
     else
         put_integer(p, f->bits, integer_value(h, data, f->kind == 1));
 }
