@@ -17,9 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from emit.c_text import c_type, constant
+from emit.later_tile_text import later_tile
 from emit.vector_printer import NotVector, VectorPrinter, Vectors
 from lowering.domains import Rows
 from lowering.loops import Loop
@@ -81,6 +83,7 @@ class Accumulators:
             self.cell_axes.append((self.lanes, self.lanes.count or 1))
         self.counters: dict[Loop, str] = {}
         self.tail: list[str] = []
+        self.fetched = dict(nest.nest.fetched)
         self.late = False  # whether prior values join at the end, in vectors
         self.peeled: Loop | None = None  # a loop whose first point the accumulators started from
 
@@ -101,19 +104,28 @@ class Accumulators:
                 self.out.add(f"{c_type(t)} {name}{shape}{zero};")
         self.have = ""
 
-    def _cells(self, vector_axis: bool, every: bool = True, scalars: bool = False) -> ExitStack:
+    def _cells(
+        self,
+        vector_axis: bool,
+        every: bool = True,
+        scalars: bool = False,
+        rows_only: bool = False,
+        start: dict[str, str] | None = None,
+    ) -> ExitStack:
         """Loops over the accumulators; sets the dimensions' indices and the counters.
 
         every     of a guarded tile all cells, not only those in the domain
         scalars   lanes one by one, as in ``tail``
+        rows_only who comes next writes the loop over the lanes
+        start     indices of the tile, where it is not this one
         """
         stack = ExitStack()
         saved_at, saved_counters = dict(self.context.at), dict(self.counters)
-        self.context.at = dict(self.start)
+        self.context.at = dict(start or self.start)
         stack.callback(self._restore, saved_at, saved_counters)
         axes = [loop for loop, _ in (self.cell_axes if scalars else self.axes)]
         clipped = not self.full or (self.guarded and not every)
-        for k, loop in enumerate(axes):
+        for k, loop in enumerate(axes[: len(self.axes)] if rows_only else axes):
             self._counter_loop(loop, stack, axes[k + 1 :], self.n.domain.positions if clipped else None)
         if vector_axis and self.vectors:
             self._vector_loop(stack)
@@ -217,9 +229,11 @@ class Accumulators:
         if self.vectors and self._needs_tail():
             assert identity is not None
             self._declare_tail(identity)
-        if self.vectors and not self.reduces_lanes and not self.guarded:
-            self.late = self._may_join_late()
-            if not self.late and self._seed_vectors():
+        fetches = False
+        if self.vectors and not self.reduces_lanes:
+            fetches = self._may_join_late()
+            self.late = fetches and not self.guarded
+            if not fetches and not self.guarded and self._seed_vectors():
                 self._fetch_for_the_end()
                 return False
         if self.vectors:
@@ -231,8 +245,8 @@ class Accumulators:
                     value = constant(identity[c].value, t)
                     text = zero if identity[c].value == 0 else f"{value} - {zero}"
                     self.out.add(f"{self._acc(c)} = {text};")
-                if self.late:
-                    self._fetch_cells(self._stores)
+            if fetches:
+                self._fetch_cells(self._stores)
             return not self.late
         prior: list[str] | None
         with self._cells(vector_axis=False):
@@ -257,18 +271,21 @@ class Accumulators:
         return False
 
     def _fetch_cells(self, stores: Sequence[Store]) -> None:
-        """Bring them near, unless they will go past the caches."""
-        for s in stores:
-            mask = self.n.masks.get(s.buffer)
-            near = f"if ({mask} == (__UINTPTR_TYPE__)-1) " if mask else ""
-            self.out.add(f"{near}__builtin_prefetch(&{self.context.subscript(s.buffer, s.index)}, 1);")
+        """Bring cells near that do not go past the caches: the tile's own, or those of a later one."""
+        for number, some in groupby(stores, lambda s: self.fetched[s.buffer]):
+            start = self.start | later_tile(self.n, number - 1)
+            with self._cells(vector_axis=True, start=start):
+                for s in some:
+                    mask = self.n.masks.get(s.buffer)
+                    near = f"if ({mask} == (__UINTPTR_TYPE__)-1) " if mask else ""
+                    cell = self.context.subscript(s.buffer, s.index)
+                    self.out.add(f"{near}__builtin_prefetch(&{cell}, 1);")
 
     def _fetch_for_the_end(self) -> None:
         """Fetch cells that the epilogue reads."""
-        fetched = [s for s in self._stores if s.buffer in self.n.nest.fetched and reads_own_cell(s)]
-        if fetched and self.n.nest.results == "direct":
-            with self._cells(vector_axis=True):
-                self._fetch_cells(fetched)
+        fetched = [s for s in self._stores if s.buffer in self.fetched and reads_own_cell(s)]
+        if self.n.nest.results == "direct":
+            self._fetch_cells(fetched)
 
     @property
     def _stores(self) -> tuple[Store, ...]:
@@ -344,13 +361,13 @@ class Accumulators:
     def _may_join_late(self) -> bool:
         """Whether what the cells hold is a vector that may be combined with the tile's results at the end."""
         n = self.n
-        fetched = [s.plain is not None and s.buffer in n.nest.fetched for s in n.program.out.stores]
+        fetched = [s.plain is not None and s.buffer in self.fetched for s in n.program.out.stores]
         if n.nest.results not in ("direct", "in place") or n._keeps_order or not all(fetched):
             return False
         nodes = [x for e in n.program.out.initial if e is not None for x in walk(e)]
         read = {n.program.inp.accesses[x.access].buffer for x in nodes if isinstance(x, Operand)}
         read |= {x.buffer for x in nodes if isinstance(x, Load)}
-        if n.nest.results == "direct" and not read & set(n.nest.fetched):
+        if n.nest.results == "direct" and not read & self.fetched.keys():
             return False
         taken, at = set(self.context.names.taken), len(self.out.rows)
         found = self._seed_vectors()
@@ -436,7 +453,7 @@ class Accumulators:
             return
         if self.reduces_lanes:
             with self._cells(vector_axis=False, every=False) as stack:
-                self._only_own(stack)
+                self._only_own(stack, [loop.dim for loop, _ in self.axes])
                 self._finish_cell(self._folded(), fresh=True)
             return
         if self.tail:
@@ -483,17 +500,71 @@ class Accumulators:
             for c, (name, t) in enumerate(zip(copies, self.types, strict=True)):
                 target = f"{name}{at}[{self.vector_counter}*{self.vectors.lanes}]"
                 self.out.add(f"*({self.vectors.unaligned(t)} *)&{target} = {self._acc(c)};")
-        with self._cells(vector_axis=False, every=False, scalars=True) as stack:
+        with self._cells(vector_axis=False, every=False, scalars=True, rows_only=True) as stack:
+            self._only_own(stack, [loop.dim for loop, _ in self.axes])
+            self._finish_row(copies, fresh)
+
+    def _finish_row(self, copies: list[str], fresh: bool) -> None:
+        """The lanes of one row: in vectors where all are cells and the tile's own, else one by one."""
+        lanes, names = self.lanes, self.context.names
+        assert self.vectors is not None and lanes is not None
+        variable, start = names.new(f"{lanes.dim}_r"), self.context.at[lanes.dim]
+        lines, first, end = self.n.counts(lanes, variable, (), self.n.domain.positions)
+        self.out.add(*lines)
+        conditions = [f"{first} == 0"] if first != "0" else []
+        conditions += [f"{end} == {lanes.count}"] if end != str(lanes.count) else []
+        if lanes.dim in self.n.moved:
+            conditions.append(f"{start} == {self.n.moved[lanes.dim]}")
+        with ExitStack() as stack:
+            rows = self._row_in_vectors(copies, fresh)
+            if rows is not None and not conditions:
+                self.out.place(rows, 0)
+                return
+            if rows is not None:
+                stack.enter_context(self.out.block(f"if ({' && '.join(conditions)})"))
+                self.out.place(rows, 1)
+                self.out.middle("} else {")
+            head = f"for (long {variable} = {first}; {variable} < {end}; {variable}++)"
+            stack.enter_context(self.out.block(head))
+            self.counters[lanes] = variable
+            self.context.at[lanes.dim] = variable if start == "0" else f"{start} + {variable}"
+            self._only_own(stack, [lanes.dim])
             at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.cell_axes)
-            self._only_own(stack)
             self._finish_cell([f"{name}{at}" for name in copies], fresh)
 
-    def _only_own(self, stack: ExitStack) -> None:
+    def _row_in_vectors(self, copies: list[str], fresh: bool) -> list[str] | None:
+        """Text that finishes a row from copies of its vectors; None where a store has no vector form."""
+        n, vectors = self.n, self.vectors
+        assert vectors is not None
+        before, taken, saved = len(self.out.rows), set(self.context.names.taken), dict(self.context.at)
+        at = "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
+        joins = n.nest.results != "parts" or n.parts_are_seeded or n.first_visit or n.prepared
+        try:
+            with ExitStack() as stack:
+                self._vector_loop(stack)
+                first = f"{at}[{self.vector_counter}*{vectors.lanes}]"
+                results = [
+                    f"*(const {vectors.unaligned(t)} *)&{name}{first}"
+                    for name, t in zip(copies, self.types, strict=True)
+                ]
+                if fresh and joins:
+                    results = self._joined(results)
+                if not self._finish_vector(results):
+                    raise NotVector
+            return self.out.rows[before:]
+        except NotVector:
+            self.context.names.taken = taken
+            return None
+        finally:
+            del self.out.rows[before:]
+            self.context.at = saved
+
+    def _only_own(self, stack: ExitStack, dims: Sequence[str]) -> None:
         """Of a tile that was moved, the cells where it was."""
         moved = self.n.moved.items() if self.guarded else ()
-        if moved:
-            test = " && ".join(f"{self.context.at[d]} >= {at}" for d, at in moved)
-            stack.enter_context(self.out.block(f"if ({test})"))
+        own = [f"{self.context.at[d]} >= {at}" for d, at in moved if d in dims]
+        if own:
+            stack.enter_context(self.out.block(f"if ({' && '.join(own)})"))
 
     def _folded(self) -> list[str]:
         """All lanes of a reduced dimension (and the scalar tail) as one value per component.

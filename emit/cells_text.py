@@ -58,6 +58,7 @@ class CellsText:
         self.visits: list[str] = []  # conditions that hold on the first visit of a cell
         self.slots: list[tuple[str, str, int, int | None]] = []  # reduced loops on threads
         self.parts: list[str] = []  # temporaries of unfinished cells, one per component
+        self.spans: dict[Loop, tuple[str, str]] = {}  # texts of a loop's first index and of its end
         self.flags = ""  # temporary that says which parts have a contribution
 
     @property
@@ -383,6 +384,7 @@ class CellsText:
         if reach is None or not self.whole(loop, reach):
             ends.insert(0, n)
         end = self._least(f"{variable}_end", ends, lines)
+        self.spans[loop] = start, end
         starts = self.domain.starts(loop, inner, rows, at)
         if not starts:
             return lines, start, end

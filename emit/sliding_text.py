@@ -6,7 +6,9 @@ after    for x: { v = in[x];  for p: if (0 <= x - p < R) acc[p] += v * w[x - p];
 with ``w`` in registers, too.  All loops are written out by the compiler, so that the condition costs nothing.
 Convolutions and other stencils with a reduced dimension have such operands.  Compilers fold a load into every
 multiplication that uses it, and the loads are then what limits the speed; ``MDH_KEEP`` says that the value
-is to stay in its register.
+is to stay in its register.  Where a window slides along vectors side by side, what one vector loads the other
+loads some steps later: gcc 12 keeps such values from step to step, more of them than there are registers (2
+to 2.5 times as slow).  It does not where it cannot see how the step's variable changes.
 """
 
 from __future__ import annotations
@@ -79,6 +81,9 @@ def _pair(accesses: tuple[Access, ...], rows: Loop, reduced: Loop, lanes: Loop) 
 
 def write_sliding(tile: Tile, k: int, found: Sliding) -> None:
     """The loops of ``inner[k:]``."""
+    step = tile.context.at[tile.inner[k - 1].dim] if k else ""
+    if step.isidentifier() and tile.inner[k - 1].dim not in tile.n.concatenated:
+        tile.out.add(f'__asm__("" : "+r"({step})); /* no values from steps before: gcc 12 has too many */')
     others = [x for x in tile.inner[k:] if x not in (found.rows, found.reduced, tile.lanes)]
     with ExitStack() as stack:
         stack.callback(tile._restore, dict(tile.context.at), dict(tile.counters))

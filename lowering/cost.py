@@ -40,19 +40,23 @@ from lowering.histogram import OneHot, one_hot
 from lowering.keyed import CELLS, keyed
 from lowering.machine import Machine
 from lowering.packs import PRIVATE_BYTES
-from lowering.parameters import input_buffers, why_not_legal
+from lowering.parameters import input_buffers, output_buffers, why_not_legal
 from lowering.point import Point, configuration_of, dims_around, own_values, round_up, tile_of, tile_order
-from lowering.traffic import Moved, in_one_way, moved, uses
-from mdh_core.expr import Binary, Call, Select, stmt_exprs, straight_line, walk
+from lowering.traffic import LINE, Moved, footprint, in_one_way, moved, uses
+from mdh_core.expr import Affine, Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.ir import MdhProgram
 from mdh_core.lanes import lane_function
 
 _NEAR_RUN, _FAR_RUN = 1e-9, 1e-8  # seconds per run of neighbours that comes into a first or second cache
 _MEMORY_RUN = 1e-7  # the same for a run that comes from memory: a page to open, and to look up
 _BESIDE = 0.25  # of the other times is not hidden behind the longest
+_PIECE = 4e-9  # seconds per run of neighbours that a tile's results are in memory
+_MOVED = 0.5  # of the points of a tile's second time is not hidden behind memory
+_CROSSING = 2.0  # further loads that a vector across two lines costs; measured on convolutions
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
 _ADDRESSES = 9  # that registers hold beside counters and sizes; measured on convolutions
 _WHILE = 16  # steps of a tile that are long enough for its cells to be fetched meanwhile
+_OWN = 1000.0  # vector operations of a tile that is long enough to fetch its own cells, not a later one's
 _WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
 
 Rows = tuple[tuple[str, int], ...]  # dimensions with their elements in the register tile
@@ -269,7 +273,9 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
     if keyed(f.program) is not None:
         point["table"] = int(math.prod(f.sizes[d] for d in f.cc) >= CELLS)
     steps = math.prod(int(point[f"block_{d}"]) or f.sizes[d] for d in f.pw)
-    point |= dict.fromkeys((f"fetch_{b}" for b in fetchable(f)), int(steps >= _WHILE))
+    operations = steps * _rows(f, point) * max(1.0, lanes / vector_length(f, machine))
+    fetched = 0 if steps < _WHILE else 1 if operations >= _OWN else 3
+    point |= dict.fromkeys((f"fetch_{b}" for b in fetchable(f)), fetched)
     return _fitting(f, point) if packed else point
 
 
@@ -408,15 +414,17 @@ def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
         speed *= vectors / (vectors + 1) if vectors <= 4 else 0.75
     if f.pw:
         chains = live if works else rows
-        if works or not _is_long(f):
+        written_out = max((int(point.get(f"unroll_{d}", 1)) for d in f.pw), default=1)
+        if works and written_out > 1 and rows > 1:  # a window that slides over rows; measured on convolutions
+            speed *= min(chains, 8) / (min(chains, 8) + 2) * (1.0 - 0.02 * max(0, chains - 8))
+        elif works or not _is_long(f):
             speed *= chains / (chains + 4)  # additions wait for those before; measured on matrix products
         elif rows > 1:
             speed *= 0.85  # as much code for every row, and nothing is shared; measured on record linkage
         if works:
-            whole_vectors, single = _loads(f, point, vector, rows, vectors)
+            whole_vectors, single = _loads(f, machine, point, vector, rows, vectors)
             computed = _computed(f, point, packs, vector, rows, vectors)
             speed /= max(1.0 + whole_vectors + 0.5 * single + computed, 0.9 * (whole_vectors + single))
-        written_out = max((int(point.get(f"unroll_{d}", 1)) for d in f.pw), default=1)
         kept = vectors + 2 + (written_out if written_out > 1 else 0)  # operands of a row, weights of a column
         if live + kept > machine.registers:
             speed *= 0.25
@@ -429,7 +437,9 @@ def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
     balance = _balance(f, machine, point)
     if f.pw and works and not f.program.hom.domain:  # tiles on the border are moved back to be whole
         tiles = ((max(1, f.sizes[d]), tile_of(point, d)) for d in f.cc)
-        points = f.points * math.prod(round_up(n, tile) / n for n, tile in tiles)
+        twice = math.prod(round_up(n, tile) / n for n, tile in tiles)
+        points = f.points * twice
+        copied += _MOVED * (twice - 1) * f.points * _operations(f) / (machine.rate * speed)
     else:
         whole = _whole_share(f, point)
         # tiles on a domain's border are computed as a whole, half of them in vain, or clipped: as scalar code
@@ -478,6 +488,8 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
         visits = math.prod(max(1.0, n / (block or n)) for n, block in blocks)
         visits *= math.prod(max(1, f.sizes[d]) / tile_of(point, d) for d in f.cc)
         copied += visits * (live if works else rows) * _VISIT
+        if vector in f.cc and _footprint(f) > machine.last:
+            copied += visits * _pieces(f, point) * _PIECE
         if works and vector in f.pw:  # the lanes of every cell are combined
             copied += visits * rows * v * 1e-9
         if works and vector in f.cc and _is_apart(f, vector):  # results are written lane by lane
@@ -500,6 +512,14 @@ def _moved(f: Facts, machine: Machine, point: Point, packs: Mapping[str, float |
     share = max(machine.l2, machine.last // machine.cores)
     caches = ((machine.l1, 0), (machine.l2, inside), (share, from_memory))
     return moved(found, tile, levels, caches)
+
+
+def _pieces(f: Facts, point: Point) -> float:
+    """In how many runs of neighbours the results of a register tile lie, of those that pass the caches."""
+    tile = {d: float(tile_of(point, d)) for d in f.cc}
+    past = {b for b in output_buffers(f.program) if point.get(f"past_{b}", 0)}
+    written = {b: use for b, use in uses(f).items() if use.written and b not in past}
+    return sum(footprint(use, tile, False).rows for use in written.values())
 
 
 def _levels(f: Facts, machine: Machine, point: Point) -> tuple[list[tuple[str, float]], list[int]]:
@@ -547,7 +567,9 @@ def _addresses(f: Facts, point: Point, packs: Mapping[str, float | None]) -> int
     )
 
 
-def _loads(f: Facts, point: Point, vector: str, rows: int, vectors: int) -> tuple[float, float]:
+def _loads(
+    f: Facts, machine: Machine, point: Point, vector: str, rows: int, vectors: int
+) -> tuple[float, float]:
     """Vectors and single elements to load per vector operation, shared over the register tile."""
     whole_vectors = single = 0.0
     for a, _ in strides(f, vector):
@@ -560,10 +582,18 @@ def _loads(f: Facts, point: Point, vector: str, rows: int, vectors: int) -> tupl
             if u > 1 and r > 1:
                 own_rows *= (r + u - 1) / (r * u)
         if any(x.coefficient(vector) for x in a.index):
-            whole_vectors += own_rows / rows
+            whole_vectors += own_rows / rows * (1.0 + _CROSSING * _crossing(f, a.index, vector, machine))
         else:
             single += own_rows / (rows * vectors)
     return whole_vectors, single
+
+
+def _crossing(f: Facts, index: Sequence[Affine], vector: str, machine: Machine) -> float:
+    """Share of the vectors that two lines hold: those of a window begin anywhere."""
+    for x in index:
+        if x.coefficient(vector) and any(x.coefficient(d) for d in f.pw if d != vector):
+            return (machine.vector_bytes - f.lane_bytes) / LINE
+    return 0.0
 
 
 def _computed(

@@ -56,7 +56,7 @@ class Nest:
     tile        loops[tile:] have constant trip counts and are written out
     accumulate  from loops[accumulate] inwards results live in a local tile
     past_caches outputs that are written past the caches where they are larger than these
-    fetched     outputs whose cells join a tile's results at its end, fetched while it computes
+    fetched     outputs whose cells join a tile's results at its end, and which tile fetches them
     keyed       instead of the loops a table of sums by value, where it pays at run time
     results     "direct": a cell is finished inside the local tile
                 "in place": unfinished cells are kept in the output buffer between visits
@@ -71,7 +71,7 @@ class Nest:
     packs: tuple[Pack, ...]
     results: str
     past_caches: tuple[str, ...] = ()
-    fetched: tuple[str, ...] = ()
+    fetched: tuple[tuple[str, int], ...] = ()
     keyed: Keyed | None = None
 
 
@@ -220,12 +220,14 @@ def _nest(program: MdhProgram, phase: Phase, c: Configuration, machine: Machine)
     names = {d.name for d in program.hom.dims}
     order = [(layer, d) for layer, d in phase.order if d in names]
     depth = 1 + max((layer for layer, _ in order), default=0)
+    asked = {n for row in program.hom.domain for n in row.names}  # some loop of these obeys the domain
     loops = []
     for layer, d in order:
         count = None if layer == 0 else phase.parts[layer, d]
         size = math.prod(phase.parts[k, d] for k in range(layer + 1, depth))
         known = program.dim(d).size.constant
-        if count == 1 or (layer == 0 and known is not None and known <= size):
+        fits = layer == 0 and known is not None and known <= size and (size > 1 or d not in asked)
+        if count == 1 or fits:
             continue  # one part, or none
         role = phase.roles[layer, d]
         if layer == 0 and role in ("unrolled", "lanes"):

@@ -19,8 +19,10 @@
 
 ``past_caches`` refines R3: output buffers whose finished cells go to memory past the caches, where the
 buffer is larger than the last of them (the caches stand for no region of their own on the way out).
-``fetched`` refines S5: outputs of which a tile's cells are fetched while it computes; what they hold joins
-its results at the end, instead of being what the tile starts from.
+``fetched`` refines S5: outputs of which cells are fetched while a tile computes; what they hold joins its
+results at the end, instead of being what the tile starts from.  1: the tile's own cells, which suffices where
+it takes longer than memory does; 2, 3: those of the tile that the innermost loop over tiles comes to next, or
+the loop around it.
 ``table`` is an alternative to all of them where the program has the form of ``lowering.keyed``: points are
 summed by value, and cells look theirs up.
 ``padding`` refines D4: further elements behind each row of a buffer's copies, so that columns of a copy
@@ -79,7 +81,7 @@ class Configuration:
     output_memory: tuple[tuple[str, Table], ...]
     output_layout: tuple[tuple[str, LayoutTable], ...]
     past_caches: tuple[str, ...] = ()
-    fetched: tuple[str, ...] = ()
+    fetched: tuple[tuple[str, int], ...] = ()
     table: bool = False
     padding: tuple[tuple[str, int], ...] = ()
     vectors: tuple[tuple[str, int], ...] = ()
@@ -139,7 +141,7 @@ def make(
     memory: Mapping[str, tuple[int, Level, Layout]] | None = None,
     accumulate_from: Level | None = None,
     past_caches: tuple[str, ...] = (),
-    fetched: tuple[str, ...] = (),
+    fetched: tuple[tuple[str, int], ...] = (),
     table: bool = False,
     padding: tuple[tuple[str, int], ...] = (),
 ) -> Configuration:
@@ -401,7 +403,7 @@ def random_configuration(
             tuple((b, regions()) for b in outs),
             tuple((b, layouts(b)) for b in outs),
             tuple(b for b in outs if rng.random() < 0.4),
-            () if on_gpu else tuple(b for b in outs if rng.random() < 0.4),
+            () if on_gpu else tuple((b, rng.choice((1, 2, 3))) for b in outs if rng.random() < 0.4),
             not on_gpu and rng.random() < 0.5,
             tuple((b, rng.choice((0, 1, 4))) for b in ins) if on_gpu else (),
             tuple((b, rng.choice((1, 2, 4))) for b in ins) if on_gpu else (),

@@ -62,7 +62,7 @@ def _text(p: MdhProgram, point: Point, n: int = 100) -> str:
 def test_at_all_sizes(p: MdhProgram, tmp_path: Path) -> None:
     """Tiles that are whole, moved back, clipped; reductions of one visit, of several, of none."""
     cases, rng = [], random.Random(p.name)
-    for block in (8, 0):
+    for block, tile in ((8, 1), (0, 2), (8, 3)):
         for i, j, k in ((0, 3, 4), (1, 1, 1), (3, 16, 8), (4, 17, 7), (7, 15, 9), (10, 33, 17), (19, 47, 0), (9, 32, 16)):
             params: dict[str, Value] = {"I": i, "J": j, "K": k}
             buffers = buffers_for(p, params, rng)
@@ -71,7 +71,7 @@ def test_at_all_sizes(p: MdhProgram, tmp_path: Path) -> None:
             run(p, params, expected)
             values = {**params, **extra}
             sizes = (sized.sizes(integers(values)),)
-            (c,) = configuration_at((sized,), GENERIC, sizes, POINT | {"block_k": block})
+            (c,) = configuration_at((sized,), GENERIC, sizes, POINT | {"block_k": block, "fetch_C": tile})
             cases.append((Case(sized, c, values, buffers), expected))
     check(cases, tmp_path, flags=WIDE)
     check(cases, tmp_path, flags=SANITIZERS)
@@ -83,6 +83,18 @@ def test_what_cells_hold_is_read_behind_the_loop(p: MdhProgram) -> None:
     tile = text[text.index(FETCHED) :]
     assert tile.index("for (long k = ") < tile.index("held = ")
     assert FETCHED not in _text(p, POINT | {"fetch_C": 0})
+
+
+def test_cells_of_a_later_tile() -> None:
+    """Of the next one in the row, and behind its end of the first one in the next row; or a row further."""
+    own, inner, around = (_text(ADDED, POINT | {"fetch_C": n}) for n in (1, 2, 3))
+    assert "_next" not in own
+    assert "const long j_next = j_2 + 16 < j_2_end ? j_2 + 16 : j_1;" in inner
+    assert "const long i_next = j_next > j_2 ? i_2 : i_2 + 3;" in inner
+    assert FETCHED + "(i_next + i_r" in inner and " + j_next + j_v" in inner
+    assert "const long i_next = i_2 + 3 < i_2_end ? i_2 + 3 : i_1;" in around
+    assert "const long j_next = i_next > i_2 ? j_2 : j_2 + 32;" in around  # the next block
+    assert around.count(FETCHED) == inner.count(FETCHED) == own.count(FETCHED)
 
 
 def test_results_that_start_from_a_constant_wait_for_nothing() -> None:
@@ -117,10 +129,10 @@ def test_exact_sums_keep_their_order() -> None:
 
 
 def test_it_is_a_parameter() -> None:
-    """Of reductions of vectors of cells; by default where a visit is long enough for the cells to arrive."""
-    for n, chosen in ((200, 1), (8, 0)):
+    """Of reductions of vectors of cells; by default for a later tile where its own come too late, or not at all."""
+    for n, chosen in ((200, 1), (24, 3), (8, 0)):
         sizes = {"i": 200, "j": 200, "k": n}
-        assert ("fetch_C", (0, 1)) in tuning_space((ADDED,), GENERIC, (sizes,)).parameters
+        assert ("fetch_C", (0, 1, 2, 3)) in tuning_space((ADDED,), GENERIC, (sizes,)).parameters
         assert default_point((ADDED,), GENERIC, (sizes,))["fetch_C"] == chosen
     for name, sizes in (("dot", {"k": 1000}), ("jacobi1d", {"i": 1000})):
         p = EVERYTHING[name]

@@ -157,7 +157,7 @@ def search(
     share = budget.seconds * _FOR_THE_RACE if race is not None and budget.seconds is not None else 0.0
     searching = Budget(budget.evaluations, budget.seconds and budget.seconds - share)
     ledger = _Ledger(space, evaluate_batch, searching)
-    first = best_estimated(space, order_hint, _favourites(budget), seed) if order_hint else []
+    first = best_estimated(space, order_hint, _favourites(budget), seed, near=start) if order_hint else []
     first = [*start, *(p for p in first if p not in start)]
     kernel_tuner = _kernel_tuner()
     with contextlib.suppress(_Finished):

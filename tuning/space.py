@@ -11,7 +11,7 @@ import heapq
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import CodeType
 
@@ -103,15 +103,21 @@ def variations(space: Space, point: Point) -> Iterator[Point]:
 
 
 def best_estimated(
-    space: Space, estimate: Estimate | None, count: int, seed: int = 0, estimates: int = 3000
+    space: Space,
+    estimate: Estimate | None,
+    count: int,
+    seed: int = 0,
+    estimates: int = 3000,
+    near: Sequence[Point] = (),
 ) -> list[Point]:
     """The points that the cost model likes best, best first; at most ``estimates`` calls of it.
 
     Half of the calls go to a sample (all of a small space), the rest to variations of the best found so far.
+    ``near``: points of the space that belong to the sample.
     """
     if estimate is None:
         return sample_points(space, seed, max(count, 1))[:count]
-    points = sample_points(space, seed, estimates // 2)
+    points = [*near, *sample_points(space, seed, estimates // 2)]
     heap = [(_finite(estimate(p)), k, p) for k, p in enumerate(points)]
     heapq.heapify(heap)
     seen = {space.key(p): e for e, _, p in heap}

@@ -1,0 +1,54 @@
+"""Where the tile begins that follows, for cells that are fetched while an earlier one computes.
+
+    const long e_next = e + 8 < e_end ? e + 8 : 0;          the loop's next iteration, or its first one
+    const long d_next = e_next > e ? d_start : d + 4;       and then the next one of the loop around it
+
+A tile that is done before memory answers waits for its own cells.  Those of the next iteration of a loop over
+tiles arrive in time where that is far enough away: with the innermost loop one tile, with the loop around
+it as many as the innermost one has iterations.  Nothing is read there: past the last tile it does no harm.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lowering.loops import Loop
+
+if TYPE_CHECKING:
+    from emit.nest_text import NestText
+
+
+def loops_over_tiles(nest: NestText) -> list[Loop]:
+    """Those with more than one iteration over parts of the result, innermost first."""
+    found = []
+    for loop in reversed(nest.nest.loops[: nest.scope]):
+        size = nest.program.dim(loop.dim).size.constant
+        once = loop.count == 1 or (size is not None and size <= loop.size)
+        if loop.dim in nest.concatenated and not once:
+            found.append(loop)
+    return found
+
+
+def later_tile(nest: NestText, number: int) -> dict[str, str]:
+    """Indices of the tile at the next iteration of loop ``number`` over tiles, the innermost being 1.
+
+    Writes their definitions.  Empty where there is no such loop, or ``number`` is 0.
+    """
+    loops = loops_over_tiles(nest)[number - 1 :] if number else []
+    if not loops:
+        return {}
+    loop, around = loops[0], loops[1] if len(loops) > 1 else None
+    d, (start, end) = loop.dim, nest.spans[loop]
+    own = nest.moved.get(d, nest.context.at[d])
+    next_tile = f"{own} + {loop.size}"
+    if around is None or around.dim == d:  # blocks follow each other
+        return {d: next_tile}
+    name = nest.context.names.new(f"{d}_next")
+    nest.out.add(f"const long {name} = {next_tile} < {end} ? {next_tile} : {start};")
+    other = nest.moved.get(around.dim, nest.context.at[around.dim])
+    other_name = nest.context.names.new(f"{around.dim}_next")
+    nest.out.add(f"const long {other_name} = {name} > {own} ? {other} : {other} + {around.size};")
+    return {d: name, around.dim: other_name}
+
+
+__all__ = ["later_tile", "loops_over_tiles"]
