@@ -105,6 +105,21 @@ def test_tiles_stay_in_registers(name: str, tmp_path: Path) -> None:
         assert not [row for row in loop if re.match(r"vmul|vbroadcast.*%xmm", row)]  # copies hold products
 
 
+def test_windows_keep_nothing_from_steps_before(tmp_path: Path) -> None:
+    """Two vectors side by side, under a window that slides over both: what one loads the other loads later."""
+    p, sizes = _sized("conv2d"), {"p": 4096, "q": 4096, "r": 5, "s": 5}
+    point = _default(p, sizes) | {"lanes": 32, "rows_p": 4, "rows_q": 1, "unroll_r": 5, "unroll_s": 5}
+    (c,) = configuration_at((p,), SERVER, (sizes,), point)
+    text = emit_openmp(KernelRequest("k", "conv2d", (p,), (c,), SERVER)).text
+    (tmp_path / "k.c").write_text(text.replace("static int k(", "int k("))
+    subprocess.run(
+        ["gcc", *AVX512, "-w", "-S", str(tmp_path / "k.c"), "-o", str(tmp_path / "k.s")], check=True
+    )
+    loops = innermost_loops((tmp_path / "k.s").read_text())
+    (window,) = [x for x in loops if sum("vfmadd" in row for row in x) >= 2 * 4 * 25]
+    assert len(spills(window)) < 2 * 4 * 25 // 10
+
+
 def test_spills_are_seen() -> None:
     """The check above sees what it looks for."""
     loop = [".L3:", "vmovaps %zmm1, 64(%rsp)", "vfmadd231ps (%rax){1to16}, %zmm2, %zmm1", "jne .L3"]
