@@ -1,4 +1,5 @@
-"""The local tile of a nest as C: the points of the tile, around them what ``emit.accumulators_text`` writes.
+"""The local tile of a nest as C: the points of the tile, around them what ``emit.accumulators_text`` and
+``emit.results_text`` write.
 
 Two versions of a tile are written.  The *full* one has constant trip counts and, where its code has a
 vector form, vectors; clipped rests go to a scalar ``tail``.  The other one has clipped loops and scalars.
@@ -13,14 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
-from emit.accumulators_text import Accumulators
 from emit.c_text import c_type
 from emit.cells_text import for_head, step_of
 from emit.flat_text import write_flat
 from emit.kernel_text import repeats_right
 from emit.masked_text import MaskedText
+from emit.results_text import Results
 from emit.screen_text import screened
 from emit.sliding_text import sliding, write_sliding
 from emit.vector_printer import VectorPrinter
@@ -31,11 +31,8 @@ from mdh_core.expr import (
     named_values,
 )
 
-if TYPE_CHECKING:
-    pass
 
-
-class Tile(Accumulators):
+class Tile(Results):
     """One version of the local tile: constant trip counts (``full``) or clipped ones."""
 
     # ------------------------------------------------------------------ frame
