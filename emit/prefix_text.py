@@ -81,13 +81,20 @@ class PrefixText:
     """Writes the whole vectors of one sequence; the scalar loop behind it takes the rest.
 
     masks   of outputs whose vectors go past the caches at aligned places (see ``emit.vectors_text``)
+    ahead   points from here to those whose operands are fetched meanwhile; 0: none are
     """
 
     def __init__(
-        self, program: MdhProgram, dim: str, context: Context, out: Lines, masks: Mapping[str, str]
+        self,
+        program: MdhProgram,
+        dim: str,
+        context: Context,
+        out: Lines,
+        masks: Mapping[str, str],
+        ahead: int = 0,
     ) -> None:
         self.program, self.dim, self.context, self.out = program, dim, context, out
-        self.masks = masks
+        self.masks, self.ahead = masks, ahead
         self.vectors = Vectors(dim, *_fresh(context))
 
     def write(
@@ -133,6 +140,7 @@ class PrefixText:
             with self._each(q):
                 self.context.at[self.dim] = f"{variable} + {q}*{lanes}"
                 value = printer.vector(self.program.hom.scalar.results[0])
+                self._fetch()
                 x, up = names.new("x"), names.new("up")
                 out.add(f"{of} {x} = {value};", f"{of} {up};")
                 for by in _steps(t.size):
@@ -149,6 +157,18 @@ class PrefixText:
                 self._store(stores, result)
             out.add(f"{run} = {self._both(run, f'{total}[{TOGETHER - 1}]')};")
         out.add(f"{carry} = {run}[0];")
+
+    def _fetch(self) -> None:
+        """Bring operands of later points near: past the end it does no harm."""
+        if not self.ahead:
+            return
+        here = self.context.at[self.dim]
+        self.context.at[self.dim] = f"{here} + {self.ahead}"
+        accesses = self.program.inp.accesses
+        used = [a for a in accesses if any(x.coefficient(self.dim) for x in a.index)]
+        places = dict.fromkeys(self.context.subscript(a.buffer, a.index) for a in used)
+        self.out.add(*(f"__builtin_prefetch(&{place});" for place in places))
+        self.context.at[self.dim] = here
 
     def _each(self, q: str) -> ExitStack:
         stack = ExitStack()

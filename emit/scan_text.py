@@ -130,7 +130,9 @@ class ScanText:
             self.out.add(f"long {v} = {start};")
             if self.masks:
                 self._points(carry, v, f"for (; {v} < {self._aligned(v, end)}; {v}++)", first, store, seeded)
-            prefix = PrefixText(self.program, self.scan.dim, self.context, self.out, self.masks)
+            # what goes past the caches leaves time to read: the same thread's blocks of the next wave
+            ahead = self.scan.wave * (self.scan.block or 0) if self.masks else 0
+            prefix = PrefixText(self.program, self.scan.dim, self.context, self.out, self.masks, ahead)
             prefix.write(carry[0], v, end, self._inner_stores, self._is_guarded)
             self._points(carry, v, f"for (; {v} < {end}; {v}++)", first, store, seeded)
         else:

@@ -153,7 +153,9 @@ def test_waves_of_blocks(name: str, tmp_path: Path) -> None:
         (stage,) = lower(case.program, c, machine).stages
         assert isinstance(stage, ScanNest) and (stage.block, stage.wave) == (256, 4)
         kernel = emit_openmp(KernelRequest("k", "f", (case.program,), (c,), machine)).text
-        past += "MDH_STORE(" in kernel.split("static int k")[1]
+        streamed = "MDH_STORE(" in kernel.split("static int k")[1]
+        assert ("__builtin_prefetch(&a[" in kernel and " + 1024]);" in kernel) == streamed  # of the next wave
+        past += streamed
         cases.append((replace(case, configuration=c, machine=machine), expected))
     assert past == (0 if name == "in place" else len(cases))  # what is read had better stay in a cache
     for flags in (WIDE, (*SANITIZERS, "-march=native")):
