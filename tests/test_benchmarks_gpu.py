@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import doctest
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -129,13 +131,32 @@ def test_wrong_results_and_crashes_are_not_timed(tmp_path: Path) -> None:
     assert result.rejected[3].startswith("wrong: w[")
 
 
+def _writer_of(fifo: Path, process: subprocess.Popen[str]) -> int:
+    """Waits for a reader."""
+    while process.poll() is None:
+        try:
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            assert error.errno == errno.ENXIO
+            time.sleep(0.02)
+    raise AssertionError(process.communicate())
+
+
 def test_an_interrupted_call_prints_what_there_is(tmp_path: Path) -> None:
     prepare([BY_NAME["matvec_8192"]], tmp_path, H200, 0, small=True)
+    never_ends = tmp_path / "never_ends.h"
+    os.mkfifo(never_ends)
+    kernel = tmp_path / "matvec_8192" / "0.cu"
+    kernel.write_text(f'#include "{never_ends}"\n' + kernel.read_text())
     command = [sys.executable, "-m", "benchmarks.gpu", "--run", str(tmp_path), "--dry-run"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(3)  # it compiles
-    process.terminate()
-    printed, errors = process.communicate(timeout=60)
+    writer = _writer_of(never_ends, process)  # the compiler reads
+    try:
+        process.terminate()
+        printed, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        os.close(writer)
     assert process.returncode == 130, errors
     assert "matvec_8192" in printed
     assert "Traceback" not in errors

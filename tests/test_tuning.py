@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -800,6 +801,32 @@ def test_tune_without_survivor_and_without_search(bench: Workbench) -> None:
     assert result.winner is not None
     assert result.search is not None
     assert result.search.strategy == "model"
+
+
+@pytest.mark.parametrize("evaluations", [0, 1])
+def test_what_is_compared_with_nothing_yields_the_cores(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch, evaluations: int
+) -> None:
+    """Waiting threads that spin, and a limit for what is slow, would lose the only candidate on a busy machine."""
+    seen = []
+    run = Workbench.run
+
+    def watched(self, program, cases, *, timed=True, seconds=0.0, **more):
+        (which,) = set(re.findall(r"^set which (\d)$", "".join(cases), re.M)) or {"-"}
+        seen.append((which, timed, seconds))
+        return run(self, program, cases, timed=timed, seconds=seconds, **more)
+
+    monkeypatch.setattr(Workbench, "run", watched)
+    good = space.Space((("WAY", ("plain",)),))
+    cases = verify.cases_for(DOT, [{"n": 7}])
+    settings = tune.Settings(Budget(evaluations=evaluations), final_seconds=0.1)
+    assert tune.tune(bench, DOT, dot_at, good, {"n": 10007}, cases, settings=settings).winner is not None
+    alone = {(timed, seconds) for which, timed, seconds in seen if which == "2"}
+    if evaluations:
+        assert alone and all(timed and seconds < bench.limits.run_seconds for timed, seconds in alone)
+    else:
+        assert alone == {(False, bench.limits.run_seconds)}
+    assert {timed for which, timed, _ in seen if which == "3"} == {True}
 
 
 # --------------------------------------------------------------------------- the last race

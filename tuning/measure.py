@@ -197,10 +197,12 @@ def run_bench(
     seed: int = 1,
     wall: float = 0.0,
     resident: bool = False,
+    timed: bool = True,
 ) -> Outcome:
     """One timing process: ``which`` 1 original, 2 candidate, 3 both in turn.
 
     ``resident``: times of a candidate for a GPU are those with its arrays on the device already.
+    ``timed``: not where only the results matter (see ``Workbench.run``).
 
     ``data`` of an ok outcome: ``times`` [[original, candidate], ...], ``first`` (digest, inexact,
     seconds of the first run of each).  ``declined`` and ``cut_off`` are outcomes too.
@@ -221,7 +223,8 @@ def run_bench(
     text = case_text(0, "bench", subject, sizes, settings)
     if text is None:
         return Outcome(HARNESS_FAILED, "the sizes make no sense for the nest")
-    ended = bench.run(program, [text], seconds=wall or bench.limits.run_seconds + 6 * seconds)
+    allowed = wall or bench.limits.run_seconds + 6 * seconds
+    ended = bench.run(program, [text], seconds=allowed, timed=timed)
     return _bench_outcome(ended)
 
 
