@@ -25,7 +25,7 @@ from emit.later_tile_text import later_tile
 from emit.vector_printer import NotVector, VectorPrinter, Vectors
 from lowering.domains import Rows
 from lowering.loops import Loop
-from mdh_core.combine import choice_of
+from mdh_core.combine import choice_of, lane_values
 from mdh_core.expr import (
     Binary,
     Const,
@@ -459,7 +459,7 @@ class Accumulators:
             return
         variables = {f"l{c}": a for c, a in enumerate(left)} | {f"r{c}": v for c, v in enumerate(right)}
         combine = VectorPrinter(self.context, self.vectors, variables=variables)
-        new = [combine.vector(v) for v in self.function.values]
+        new = [combine.vector(v) for v in lane_values(self.function)]
         if len(new) > 1:
             new = [self._named_vector(v, t) for v, t in zip(new, self.types, strict=True)]
         for a, v in zip(left, new, strict=True):

@@ -15,16 +15,13 @@ from emit.cells_text import CellsText
 from emit.kernel_text import Context, Lines, product_text
 from emit.masked_text import MaskedText
 from emit.vector_printer import NotVector, VectorPrinter, Vectors, vector_store
+from lowering.facts import in_whole_vectors
 from lowering.loops import Loop, size_name
 from lowering.lower import Nest
+from mdh_core.combine import lane_values
 from mdh_core.expr import ScalarType, named_values, straight_line
 from mdh_core.ir import Store
 from mdh_core.lanes import LaneFunction, has_masked_form, lane_function
-
-
-def _power_of_two(n: int) -> bool:
-    return n > 0 and n & (n - 1) == 0
-
 
 _SHORTEST_ROW = 4096  # bytes of a row whose ends do not matter
 
@@ -135,7 +132,7 @@ class VectorsText(CellsText):
             or last.size != 1
             or last.count is None
             or not isinstance(t, ScalarType)
-            or not (_power_of_two(last.count) or last.count % (64 // self.lane_bytes) == 0)
+            or not in_whole_vectors(last.count, self.lane_bytes)
             or not (straight_line(body := self.lane_function.body) or has_masked_form(body))
             or any(a.conditional for a in self.program.inp.accesses)
         ):
@@ -177,7 +174,7 @@ class VectorsText(CellsText):
             vectors.type(e.type)
         if self.function is not None:
             lanes = {f"{s}{c}": f"{s}{c}" for c in range(len(self.types)) for s in "lr"}
-            for e in self.function.values:
+            for e in lane_values(self.function):
                 VectorPrinter(self.context, vectors, variables=lanes).vector(e)
         if self.function is None:
             for s in self.program.out.stores:

@@ -57,7 +57,7 @@ def absorbed(steps: Sequence[Step]) -> tuple[Step, ...]:
 def _apart(first: MdhProgram, other: Step) -> bool:
     """May ``first`` run after ``other`` as well?"""
     mine, theirs = {b.name for b in first.buffers}, _buffers(other)
-    return not (_written(first) & theirs or mine & _written(other))
+    return not (written(first) & theirs or mine & written(other))
 
 
 def _buffers(s: Step) -> set[str]:
@@ -66,12 +66,12 @@ def _buffers(s: Step) -> set[str]:
     return {b.name for b in s.buffers}
 
 
-def _written(s: Step) -> set[str]:
+def written(s: Step) -> set[str]:
     match s:
         case MdhProgram():
             return {x.buffer for x in s.out.stores}
         case HostLoop(body=body):
-            return set().union(*map(_written, body))
+            return set().union(*map(written, body))
         case Sequential():
             return _buffers(s)
 
@@ -93,7 +93,7 @@ def merged(first: MdhProgram, second: MdhProgram) -> MdhProgram | None:
     if any(as_affine(i) is None for i in initial.index) or affine_index(initial.index) != target.index:
         return None
     others = {b.name for b in first.buffers} - {store.buffer}
-    if _reads(second, store.buffer) != 1 or _written(second) & others:
+    if _reads(second, store.buffer) != 1 or written(second) & others:
         return None
     names = _matching(first, second, store.index, target.index)
     if names is None:

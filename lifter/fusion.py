@@ -500,7 +500,7 @@ class _Pair:
         """The joined program without what it does not mention; None where it is useless or malformed."""
         if not any(s.cells for s in saved):
             return None
-        f = _pruned(f)
+        f = pruned(f)
         return None if verify(f) else Joined(kind, f, tuple(dict.fromkeys(saved)), tuple(repeated))
 
     def saving(self, p: MdhProgram, cell: Cell, access: str = "read") -> Saving:
@@ -609,7 +609,7 @@ def _plain(scalar: ScalarFunction) -> tuple[Expr, ...] | None:
     return tuple(substitute(e, values) for e in scalar.results)
 
 
-def _pruned(f: MdhProgram) -> MdhProgram:
+def pruned(f: MdhProgram) -> MdhProgram:
     """Without operands, buffers and parameters that nothing mentions."""
     exprs = [*f.hom.scalar.results, *stmt_exprs(f.hom.scalar.body)]
     used = sorted({n.access for e in exprs for n in walk(e) if isinstance(n, Operand)})
@@ -835,7 +835,7 @@ def _producer(pair: _Pair) -> Joined | None:
         return None
     merged = pair.merged(replace(q.hom, scalar=scalar), InputView(tuple(operands.accesses)), q.out)
     merged = replace(merged, name=q.name, span=q.span)
-    mine = [replace(r, inside=q.hom.function is not None) for r in _reads(_pruned(merged)) if not r.at_output]
+    mine = [replace(r, inside=q.hom.function is not None) for r in _reads(pruned(merged)) if not r.at_output]
     if any(pair.meet(q, r, s, elsewhere=not r.inside) for r in mine if r not in left for s in q.out.stores):
         return None
     saved = [pair.saving(q, r.cell) for r in _reads(q) if r.buffer in made and r.cell is not None]

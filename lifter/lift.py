@@ -22,6 +22,7 @@ from lifter.fusion import Fusion, fusions
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.normalise import Axis, NormalNest, normalise
 from lifter.polyhedral import Constraint, satisfiable
+from lifter.reread import reread
 from lifter.scatter import accumulates, over_cells
 from lifter.steps import Stepped, check_overlap, every_step, stepped
 from lifter.trees import Body, Inwards, loops_in
@@ -122,7 +123,7 @@ def _lifted(source: LoopNest, body: Body) -> LiftedNest:
         check_overlap(nest, tuple(programs_of(found.steps)))
     steps = forwarded(found.steps, found.temporaries)
     touching = () if steps == tuple(found.steps) else tuple(found.steps)
-    found = replace(found, steps=absorbed(steps))
+    found = replace(found, steps=reread(absorbed(steps)))
     every = tuple(programs_of(found.steps))
     check_programs(nest, every)
     partial = any(isinstance(s, Sequential) for s in every_step(found.steps))

@@ -699,7 +699,7 @@ def finish(p: MdhProgram, nest: LoopNest, normal: NormalNest, buffers: Mapping[s
     affine += [a for b in mine for a in b.extents if a is not None]
     affine += [a for b in mine for a in b.strides or ()]
     names_used |= {n for a in affine for n in a.names}
-    functions = _called(exprs, {f.name: f for f in nest.functions}, p)
+    functions = called(exprs, {f.name: f for f in nest.functions}, p)
 
     def dim(e: Expr) -> Expr:
         return rewrite(
@@ -779,7 +779,7 @@ def _dim_names(p: MdhProgram, nest: LoopNest, normal: NormalNest) -> dict[str, s
     return out
 
 
-def _called(exprs: Iterable[Expr], known: Mapping[str, Function], p: MdhProgram) -> tuple[Function, ...]:
+def called(exprs: Iterable[Expr], known: Mapping[str, Function], p: MdhProgram) -> tuple[Function, ...]:
     queue = [n.function for e in exprs for n in walk(e) if isinstance(n, Call)]
     f = p.hom.function
     if f is not None:

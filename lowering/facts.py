@@ -212,6 +212,7 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
 
 
 _FOUR_TIMES = 4
+_LONGEST_VECTOR = 64  # bytes
 
 
 def _left_to_compilers(f: Facts) -> bool:
@@ -382,7 +383,12 @@ def longest_row(f: Facts, l2: int, d: str) -> int:
 def lane_counts(f: Facts, v: int) -> list[int]:
     """Vectors of the machine's length, and shorter ones where dimensions are shorter."""
     short = [n for n in (2, 4, 8) if n < v and any(n <= f.sizes[d] < v for d in (*f.cc, *f.pw))]
-    return [*short, *(v * n for n in (1, 2, 3, 4, 8))]
+    return [*short, *(v * n for n in (1, 2, 3, 4, 8) if in_whole_vectors(v * n, f.lane_bytes))]
+
+
+def in_whole_vectors(lanes: int, lane_bytes: int) -> bool:
+    """Whether lanes fill vectors on every machine that the text may be compiled for."""
+    return lanes & (lanes - 1) == 0 or lanes * lane_bytes % _LONGEST_VECTOR == 0
 
 
 def thread_choices(f: Facts) -> tuple[str, ...]:

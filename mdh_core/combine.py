@@ -29,6 +29,7 @@ from mdh_core.expr import (
     Select,
     Type,
     Var,
+    rewrite,
 )
 
 
@@ -159,6 +160,23 @@ OPERATOR_NAMES = (*_TABLE, "argmin", "argmax")
 
 def _suffixed(name: str, t: ScalarType) -> str:
     return name + ("f" if t.bits == 32 else "")
+
+
+def lane_values(function: CombineFunction) -> tuple[Expr, ...]:
+    """The values without calls of ``fmin`` and ``fmax``, which vectors have no form of.
+
+    NaN is passed over as they do; of zeros of both signs either may be the result, as of theirs.  Only for
+    operators: a scalar function keeps the zero that the library yields.
+    """
+
+    def compared(n: Expr) -> Expr | None:
+        if not isinstance(n, Call) or n.function not in ("fmin", "fminf", "fmax", "fmaxf"):
+            return None
+        (a, b), t = n.args, n.type
+        better = Select(Binary("<" if "min" in n.function else ">", a, b, INT32), a, b, t)
+        return Select(Binary("!=", b, b, INT32), a, better, t)
+
+    return tuple(rewrite(e, compared) for e in function.values)
 
 
 def _truth(op: str, e: tuple[Var, Var], t: ScalarType) -> Expr:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import re
 import subprocess
@@ -28,11 +29,22 @@ from lowering.parameters import make, random_configuration
 from lowering.point import configuration_at
 from lowering.space import tuning_space
 from mdh_core.evaluate import Value
-from mdh_core.expr import FLOAT, INT32, INT64, UINT64, Affine
+from mdh_core.expr import DOUBLE, FLOAT, INT32, INT64, UINT64, Affine
 from mdh_core.interpreter import integers, run
 from mdh_core.ir import MdhProgram
 from mdh_core.source import SourceFile
-from tests.catalogue import CATALOGUE, EVERYTHING, PLUS, binary, number, product, program, small_params, x
+from tests.catalogue import (
+    CATALOGUE,
+    EVERYTHING,
+    PLUS,
+    binary,
+    number,
+    operator,
+    product,
+    program,
+    small_params,
+    x,
+)
 from tests.compilers import COMPILERS
 from tests.emitted import FLAGS, OPTIMISED, Case, check, with_constant_sizes, with_extents
 from tests.strategies import buffers_for, copy_of, programs, sizes_for
@@ -387,6 +399,56 @@ def test_operands_that_run_backwards(p: MdhProgram, compiler: str, tmp_path: Pat
     check(cases, tmp_path, compiler=compiler, flags=WIDE)
     if compiler == "gcc":  # both would find the same
         check(cases, tmp_path, compiler=compiler, flags=SANITIZERS)
+
+
+PASSING_NAN = tuple(
+    program(f"{op}_{ops.split()[0]}_{t.name}", dims, ops, {"M": t, "t": t}, place, target, (x(0, t),), combine=operator(op, t))
+    for op in ("fmin", "fmax")
+    for t in (FLOAT, DOUBLE)
+    for dims, ops, place, target in (("i:I k:K", "cc pw", "M[i, k]", "t[i]"), ("k:K", "pw", "M[k]", "t[]"))
+)
+
+
+@pytest.mark.parametrize("p", PASSING_NAN, ids=lambda p: p.name)
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_extrema_of_the_library_in_vectors(p: MdhProgram, compiler: str, tmp_path: Path) -> None:
+    """They pass over NaN, in the lanes, between them, and where all are NaN."""
+    rng = random.Random(p.name)
+    cases, vectors = [], 0
+    for n in (0, 1, 7, 16, 33, 130, 257):
+        for share in (0.0, 0.4, 1.0):
+            params = {d.name: n if d.name == "k" else 3 for d in p.hom.dims}
+            sizes = {q.name: {"K": n, "I": 3}[q.name] for q in p.params}
+            buffers = buffers_for(p, sizes, rng)
+            data = buffers["M"].data
+            data[:] = [math.nan if rng.random() < share else v for v in data]
+            expected = copy_of(buffers)
+            run(p, sizes, expected)
+            sized, extra = with_extents(p, buffers, symbolic=True)
+            point = default_point((sized,), GENERIC, (params,)) | {"vector": "k", "lanes": 16}
+            (c,) = configuration_at((sized,), GENERIC, (params,), point)
+            cases.append((Case(sized, c, {**sizes, **extra}, buffers, GENERIC), expected))
+            text = emit_openmp(KernelRequest("k", "n", (sized,), (c,), GENERIC)).text
+            vectors += "vector_size" in text
+    assert vectors == len(cases)
+    check(cases, tmp_path, compiler=compiler, flags=WIDE)
+
+
+@pytest.mark.parametrize("width", [16, 32, 64])
+def test_all_numbers_of_lanes_have_vectors(width: int) -> None:
+    """Text for machines with shorter vectors is compiled for those with longer ones as well."""
+    machine = replace(GENERIC, vector_bytes=width)
+    for p in (EVERYTHING["dot"], PASSING_NAN[1]):
+        sizes = ({d.name: 257 for d in p.hom.dims},)
+        space = dict(tuning_space((p,), machine, sizes).parameters)
+        counts = [n for n in space["lanes"] if n > 1]
+        assert len(counts) > 2
+        for n in counts:
+            vector = p.hom.dims[-1].name
+            point = default_point((p,), machine, sizes) | {"vector": vector, "lanes": n}
+            (c,) = configuration_at((p,), machine, sizes, point)
+            text = emit_openmp(KernelRequest("k", "n", (p,), (c,), machine)).text
+            assert "vector_size" in text, (p.name, n)
 
 
 TICKET = program("ticket", "i:N j:N", "cc cc", {"O": INT32, "I": INT32}, "I[i, j]", "O[i, j]", (x(0, INT32),), domain="j < i")
