@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 
 import msgspec
@@ -28,6 +29,7 @@ from frontend_c.preprocess import CompileCommand
 from lowering.point import Point
 from mdh_core.diagnostics import Refusal
 from mdh_core.expr import RecordType, ScalarType, Type
+from mdh_core.ir import MdhProgram, keeps_if_empty
 from mdh_core.source import SourceFile
 from mdh_lift import improve, pipeline, run_search
 from mdh_lift import subject as subjects
@@ -86,6 +88,22 @@ class Prepared:
     @property
     def is_double(self) -> bool:
         return any(a.dtype == "f8" for a in self.arguments if a.is_array)
+
+    @property
+    def updated(self) -> int:
+        """Bytes of outputs that the nest's only program adds to, each cell once."""
+        steps = self.work.plan.lifted.program
+        if len(steps) != 1 or not isinstance(steps[0], MdhProgram):
+            return 0
+        p = steps[0]
+        values = {**self.work.variables, **self.case.values}
+        known = p.sizes({k: v for k, v in values.items() if isinstance(v, int)})
+        total = 0
+        for s in p.out.stores:
+            if keeps_if_empty(s, p.out.initial):
+                dims = {n for a in s.index for n in a.names & known.keys()}
+                total += p.buffer(s.buffer).type.size * prod(known[n] for n in dims)
+        return total
 
     def with_threads(self, threads: int) -> Prepared:
         """For so many threads: what mdh-lift chooses depends on their number."""

@@ -18,7 +18,7 @@ from benchmarks.plot import chart
 from benchmarks.run import PYTHON, Row, Settings, bound, run_case
 from tuning.ceilings import Limits
 
-LIMITS = Limits(read=1e9, copy=1e9, peak_float=1e9, peak_double=0.5e9)
+LIMITS = Limits(read=1e9, copy=1e9, peak_float=1e9, peak_double=0.5e9, update=1e9)
 BY_NAME = {c.name: c for c in CASES}
 PROGRAMS = list({(c.program, c.operation): c for c in CASES}.values())  # one case of each nest
 SOME = PROGRAMS[::3]  # the same ones every day; `python -m benchmarks --small` takes them all
@@ -70,6 +70,18 @@ def test_limit_is_the_longer_of_both() -> None:
     assert bound(BY_NAME["matmul_1024"], LIMITS, False) == (2 * 1024**3 / 1e9, "FMA peak")
     assert bound(BY_NAME["matmul_double_1024"], LIMITS, True) == (2 * 1024**3 / 0.5e9, "FMA peak")
     assert bound(BY_NAME["dot_2^24"], LIMITS, False) == (8 * 2**24 / 1e9, "read bandwidth")
+
+
+@pytest.mark.parametrize(
+    "name, updated",
+    [("matmul_1024", 4 * 1024**2), ("ccsdt_gdab_efgc", 4 * 24**2 * 16**4), ("jacobi3d_256", 0), ("dot_2^24", 4)],
+)
+def test_what_is_added_to_is_read_and_written(name: str, updated: int) -> None:
+    case = BY_NAME[name]
+    assert compiled.prepare(case).updated == updated
+    endless = replace(LIMITS, peak_float=1e30, update=LIMITS.read / 4)
+    seconds, _ = bound(case, endless, False, updated)
+    assert seconds == pytest.approx((case.traffic + 6 * updated) / LIMITS.read)
 
 
 def test_published_sizes() -> None:

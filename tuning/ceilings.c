@@ -3,6 +3,7 @@
    read    every core sums its part of an array, from one, two or four places at once; bytes per second
    copy    every core copies with ordinary stores; bytes per second, read and written
    triad   c = b + 3 a; bytes per second, read and written
+   update  every core changes its part of an array in place, from one, two or four places; bytes, read and written
    peak    independent vector FMAs in registers, single and double precision; operations per second
 
    What a store brings into a cache before it overwrites it is not counted. */
@@ -72,6 +73,26 @@ static double copy_bytes(float *restrict b, const float *restrict a, long n) {
   return 8.0 * n * passes / (omp_get_wtime() - t);
 }
 
+static double update_bytes(float *a, long n, int places) {
+  double t = omp_get_wtime();
+  long passes = PASSES(n), vectors = 0;
+#pragma omp parallel reduction(+:vectors)
+  {
+    long parts = omp_get_num_threads(), me = omp_get_thread_num();
+    vf *v = (vf *)a;
+    long m = n / (BYTES / 4), from = m * me / parts, to = m * (me + 1) / parts;
+    long part = (to - from) / places / 8 * 8;
+    for (long p = 0; p < passes; p++)
+      for (long i = from; i < from + part; i += 8)
+        for (long j = i; j < i + places * part; j += part) {
+#pragma GCC unroll 8
+          for (int k = 0; k < 8; k++) v[j + k] = v[j + k] * 0.5f + 0.5f;
+        }
+    vectors = part * places;
+  }
+  return 2.0 * BYTES * vectors * passes / (omp_get_wtime() - t);
+}
+
 #define PEAK(NAME, V, T)                                                     \
   static double NAME(void) {                                                 \
     long rounds = 4000000;                                                   \
@@ -101,18 +122,21 @@ int main(int argc, char **argv) {
   if (!a || !b || !d) return 1;
 #pragma omp parallel for
   for (long i = 0; i < n; i++) a[i] = 1, b[i] = 0, d[i] = 0;
-  double read = 0, copy = 0, triad = 0, single = 0, twice = 0;
+  double read = 0, copy = 0, triad = 0, update = 0, single = 0, twice = 0;
   for (int r = 0; r < 7; r++) {
     double x = 0, y = copy_bytes(b, a, n), z = triad_bytes(d, b, a, n);
     for (int places = 1; places <= 4; places *= 2) {
       double rate = read_bytes(a, n, places);
       x = rate > x ? rate : x;
+      rate = update_bytes(d, n, places);
+      update = rate > update ? rate : update;
     }
     double p = peak_float(), q = peak_double();
     read = x > read ? x : read, copy = y > copy ? y : copy, triad = z > triad ? z : triad;
     single = p > single ? p : single, twice = q > twice ? q : twice;
   }
   printf("{\"read\": %g, \"copy\": %g, \"triad\": %g, ", read, copy, triad);
+  printf("\"update\": %g, ", update);
   printf("\"peak_float\": %g, \"peak_double\": %g}\n", single, twice);
   return 0;
 }

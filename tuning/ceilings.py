@@ -46,6 +46,7 @@ class Limits:
     peak_float: float
     peak_double: float
     triad: float = 0.0
+    update: float = 0.0  # read and written in place
 
 
 @dataclass(frozen=True, slots=True)
