@@ -23,7 +23,7 @@ from lowering.space import Space
 from mdh_core.diagnostics import Diagnostic, Refusal
 from tuning.budget import DEFAULT_STRATEGY, STRATEGIES, Budget
 from tuning.harness import ORIGINAL_ONLY, Candidate, Subject
-from tuning.measure import measure, run_bench
+from tuning.measure import measure, median, run_bench
 from tuning.race import race
 from tuning.records import IN_TURN, RACE, SEARCH, VERIFICATION, SearchRecord, Step, low_quantile
 from tuning.replay import diagnostics_json, verification_json
@@ -335,7 +335,7 @@ class _Tuner:
             made = programs[k]
             ended = self._time(made[1], math.inf) if made else Outcome(HARNESS_FAILED)
             times = [t[1] for t in ended.data.get("times", ())] if ended.ok else []
-            return low_quantile(times) if times else math.inf
+            return median(times) if times else math.inf  # what a run takes, not what it may take
 
         times = race(sample, len(leaders), incumbent, seconds)
         earlier = [e for e in self.by_text.values() if e.outcome.reason == IN_TURN]
