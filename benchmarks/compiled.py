@@ -18,7 +18,6 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from pathlib import Path
 
 import msgspec
@@ -29,11 +28,12 @@ from frontend_c.preprocess import CompileCommand
 from lowering.point import Point
 from mdh_core.diagnostics import Refusal
 from mdh_core.expr import RecordType, ScalarType, Type
-from mdh_core.ir import MdhProgram, keeps_if_empty
+from mdh_core.ir import MdhProgram
 from mdh_core.source import SourceFile
-from mdh_lift import improve, pipeline, run_search
+from mdh_lift import improve, kernels, pipeline, run_search
 from mdh_lift import subject as subjects
 from mdh_lift.config import Config
+from mdh_lift.counts import counts
 from tuning.budget import Budget, parse_budget
 from tuning.harness import (
     ORIGINAL_ONLY,
@@ -91,19 +91,14 @@ class Prepared:
 
     @property
     def updated(self) -> int:
-        """Bytes of outputs that the nest's only program adds to, each cell once."""
-        steps = self.work.plan.lifted.program
-        if len(steps) != 1 or not isinstance(steps[0], MdhProgram):
+        """Bytes of outputs whose cells the nest's only program reads as well, each cell once."""
+        lifted = self.work.plan.lifted
+        if len(lifted.program) != 1 or not isinstance(lifted.program[0], MdhProgram):
             return 0
-        p = steps[0]
         values = {**self.work.variables, **self.case.values}
-        known = p.sizes({k: v for k, v in values.items() if isinstance(v, int)})
-        total = 0
-        for s in p.out.stores:
-            if keeps_if_empty(s, p.out.initial):
-                dims = {n for a in s.index for n in a.names & known.keys()}
-                total += p.buffer(s.buffer).type.size * prod(known[n] for n in dims)
-        return total
+        params = kernels.parameter_values(lifted, {k: v for k, v in values.items() if isinstance(v, int)})
+        found = () if params is None else counts(lifted, params).buffers
+        return sum(min(b.first, b.written) * b.element for b in found)
 
     def with_threads(self, threads: int) -> Prepared:
         """For so many threads: what mdh-lift chooses depends on their number."""

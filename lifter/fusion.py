@@ -34,6 +34,7 @@ from dataclasses import dataclass, replace
 from itertools import islice, permutations
 
 from lifter.polyhedral import Constraint, at_least, equal, satisfiable
+from lifter.programs import called
 from lifter.trees import declarations
 from mdh_core.combine import CC, CombineFunction, CombineOp, tuple_operator
 from mdh_core.expr import (
@@ -610,7 +611,7 @@ def _plain(scalar: ScalarFunction) -> tuple[Expr, ...] | None:
 
 
 def pruned(f: MdhProgram) -> MdhProgram:
-    """Without operands, buffers and parameters that nothing mentions."""
+    """Without operands, buffers, parameters and functions that nothing mentions."""
     exprs = [*f.hom.scalar.results, *stmt_exprs(f.hom.scalar.body)]
     used = sorted({n.access for e in exprs for n in walk(e) if isinstance(n, Operand)})
     numbers = {old: new for new, old in enumerate(used)}
@@ -632,7 +633,9 @@ def pruned(f: MdhProgram) -> MdhProgram:
     affine += [i for a in inp.accesses for i in a.index] + [i for s in f.out.stores for i in s.index]
     affine += [a for b in buffers for a in (*b.extents, *(b.strides or ())) if a is not None]
     names = {n for a in affine for n in a.names} | {v for e in exprs for v in variables(e)}
-    return replace(f, buffers=buffers, params=tuple(p for p in f.params if p.name in names))
+    params = tuple(p for p in f.params if p.name in names)
+    functions = called(exprs, {g.name: g for g in f.functions}, f)
+    return replace(f, buffers=buffers, params=params, functions=functions)
 
 
 # --------------------------------------------------------------------------- the kinds

@@ -20,18 +20,15 @@ from itertools import islice, permutations
 
 from lifter.absorb import written
 from lifter.fusion import MAX_MATCHINGS, pruned
-from lifter.programs import called
+from lifter.symbolic import has_while
 from mdh_core.expr import (
     Affine,
     Call,
     Expr,
     Function,
-    If,
     Load,
     Operand,
-    Stmt,
     Var,
-    While,
     affine_expr,
     as_affine,
     map_stmts,
@@ -58,7 +55,7 @@ def reread(steps: Sequence[Step]) -> tuple[Step, ...]:
         elif isinstance(s, MdhProgram):
             for h in held:
                 s = _reading(s, h)
-        held = [h for h in held if not h.needs & written(s)]
+        held = [h for h in held if not (h.reads | {h.buffer.name}) & written(s)]
         if isinstance(s, MdhProgram):
             held += _held(s)
         done.append(s)
@@ -75,9 +72,9 @@ class _Held:
     value: Expr
 
     @property
-    def needs(self) -> frozenset[str]:
-        """What must stay as it is."""
-        return frozenset({self.buffer.name} | {n.buffer for n in walk(self.value) if isinstance(n, Load)})
+    def reads(self) -> set[str]:
+        """What the value is computed from."""
+        return {n.buffer for n in walk(self.value) if isinstance(n, Load)}
 
 
 def _held(p: MdhProgram) -> Iterator[_Held]:
@@ -89,8 +86,7 @@ def _held(p: MdhProgram) -> Iterator[_Held]:
             continue
         e = p.hom.scalar.results[s.plain]
         found = _Held(p, p.buffer(s.buffer), s.index, _over_memory(p, e))
-        read = {n.buffer for n in walk(found.value) if isinstance(n, Load)}
-        if e.type == found.buffer.type and _is_costly(e, p.functions) and not read & written(p):
+        if e.type == found.buffer.type and _is_costly(e, p.functions) and not found.reads & written(p):
             yield found
 
 
@@ -101,16 +97,10 @@ def _is_costly(value: Expr, functions: Sequence[Function]) -> bool:
     if calls - own.keys() - CHEAP:
         return True
     return any(
-        _loops(f.body)
+        has_while(f.body)
         or any(_is_costly(e, [g for g in functions if g != f]) for e in stmt_exprs(f.body))
         for name, f in own.items()
         if name in calls
-    )
-
-
-def _loops(body: Sequence[Stmt]) -> bool:
-    return any(
-        isinstance(s, While) or (isinstance(s, If) and (_loops(s.then) or _loops(s.other))) for s in body
     )
 
 
@@ -182,6 +172,4 @@ def _matched(q: MdhProgram, held: _Held, names: Mapping[str, str]) -> MdhProgram
         buffers=buffers,
         params=tuple(params.values()),
     )
-    q = pruned(q)
-    exprs = (*q.hom.scalar.results, *stmt_exprs(q.hom.scalar.body), *(s.value for s in q.out.stores))
-    return replace(q, functions=called(exprs, {f.name: f for f in q.functions}, q))
+    return pruned(q)

@@ -283,7 +283,7 @@ class Machine:
         return Var(f"{name}${k}", t)
 
     def branch(self, s: If, env: Env) -> None:
-        if any(_has_while(b) for b in (s.then, s.other)):
+        if any(has_while(b) for b in (s.then, s.other)):
             self.opaque(s, env)
             return
         try:
@@ -564,8 +564,8 @@ def _either(old: Entry | None, touched: Expr | None) -> Expr | None:
     return conjunction(both)
 
 
-def _has_while(body: Sequence[Stmt]) -> bool:
+def has_while(body: Sequence[Stmt]) -> bool:
     return any(
-        isinstance(s, While) or (isinstance(s, If) and (_has_while(s.then) or _has_while(s.other)))
+        isinstance(s, While) or (isinstance(s, If) and (has_while(s.then) or has_while(s.other)))
         for s in body
     )

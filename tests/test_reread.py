@@ -56,6 +56,8 @@ READ = {  # the function is called by one program only
     "rounded": f"{BOTH} {{ w[i][j] = exp(x[i][j]); s[i] += w[i][j]; }}",
     "a loop of the user's": f"{BOTH} {{ y[i][j] = steps(x[i][j]); s[i] += y[i][j]; }}",
     "triangle": f"{ROWS} for (int j = 0; j < i; j++) {{ y[i][j] = exp(x[j][i]); t[0] += y[i][j]; }}",
+    "a function that it starts from": f"{ROWS} {{ s[i] = twice(x[i][0]); for (int j = 0; j < m; j++)"
+    " { y[i][j] = exp(twice(x[i][j])); s[i] += y[i][j]; } }",
     "in a host loop": "for (int k = 0; k < 3; k++) { "
     f"{BOTH} {{ y[i][j] = exp(x[i][j]); s[i] += y[i][j]; }} {ROWS} x[i][0] = k; }}",
 }
@@ -82,9 +84,10 @@ COMPUTED = {  # it is called by two
 @pytest.mark.parametrize("body", READ.values(), ids=READ.keys())
 def test_it_is_read(body: str) -> None:
     found = nest(body)
-    counts = [len(calls(p)) for p in programs(found.program)]
-    assert sum(counts) == 1, found.program
-    assert not any(p.functions for p in programs(found.program) if not calls(p))
+    assert sum(n in ("exp", "steps") for p in programs(found.program) for n in calls(p)) == 1, found.program
+    for p in programs(found.program):
+        started = [n.function for e in p.out.initial if e is not None for n in walk(e) if isinstance(n, Call)]
+        assert {f.name for f in p.functions} == {*calls(p), *started} - {"exp"}
     assert check_meaning(found) > 0
 
 

@@ -294,9 +294,11 @@ class _Tuner:
         )
 
     def _time(self, program: str, cut_off: float) -> Outcome:
-        slowest = cut_off if math.isfinite(cut_off) else 20 * self.original.seconds
         alone = self.settings.budget.nothing  # nothing to compare it with: one run, for its digest
-        wall = self._start_seconds + 2 * self.original.process_seconds + 10 * slowest
+        wall = self.bench.limits.run_seconds
+        if not alone:  # a cut would save nothing; on a busy machine it loses the only candidate
+            slowest = cut_off if math.isfinite(cut_off) else 20 * self.original.seconds
+            wall = min(wall, self._start_seconds + 2 * self.original.process_seconds + 10 * slowest)
         with self.bench.measuring():
             return run_bench(
                 self.bench,
@@ -309,8 +311,7 @@ class _Tuner:
                 cut_off=cut_off,
                 data=_exact_data(self.settings),
                 seed=self.settings.seed,
-                # a cut saves nothing where nothing is compared; on a busy machine it loses the only one
-                wall=self.bench.limits.run_seconds if alone else min(self.bench.limits.run_seconds, wall),
+                wall=wall,
                 resident=self.bench.toolchain.accelerator is not None,
                 timed=not alone,
             )
