@@ -133,9 +133,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _tell(case: Case, threads: int, limits: Limits) -> None:
+    copy = max(limits.copy, limits.move)
     print(
         f"{case.name}, {threads} threads: read {limits.read / 1e9:.1f} GB/s, "
-        f"copy {limits.copy / 1e9:.1f}, update {limits.update / 1e9:.1f} GB/s at this size, FMA peak "
+        f"copy {copy / 1e9:.1f}, update {limits.update / 1e9:.1f} GB/s at this size, FMA peak "
         f"{limits.peak_float / 1e9:.0f} GFLOP/s f32, {limits.peak_double / 1e9:.0f} f64",
         file=sys.stderr,
     )

@@ -90,15 +90,16 @@ class Prepared:
         return any(a.dtype == "f8" for a in self.arguments if a.is_array)
 
     @property
-    def updated(self) -> int:
-        """Bytes of outputs whose cells the nest's only program reads as well, each cell once."""
+    def stored(self) -> tuple[int, int]:
+        """Bytes of outputs that the nest's only program reads as well, and of those that it only writes."""
         lifted = self.work.plan.lifted
         if len(lifted.program) != 1 or not isinstance(lifted.program[0], MdhProgram):
-            return 0
+            return 0, 0
         values = {**self.work.variables, **self.case.values}
         params = kernels.parameter_values(lifted, {k: v for k, v in values.items() if isinstance(v, int)})
         found = () if params is None else counts(lifted, params).buffers
-        return sum(min(b.first, b.written) * b.element for b in found)
+        updated = sum(min(b.first, b.written) * b.element for b in found)
+        return updated, sum(b.written * b.element for b in found) - updated
 
     def with_threads(self, threads: int) -> Prepared:
         """For so many threads: what mdh-lift chooses depends on their number."""

@@ -69,7 +69,7 @@ class Row:
     why: Mapping[str, str]
     limits: Limits
     bound: float  # seconds that no version can beat
-    share_of: str  # "read bandwidth", "update bandwidth" or "FMA peak"
+    share_of: str  # "read", "copy" or "update bandwidth", or "FMA peak"
     point: Mapping[str, object]
     samples: Mapping[str, Sequence[float]]
 
@@ -91,25 +91,33 @@ class Row:
         }
 
 
-def bound(case: Case, limits: Limits, is_double: bool, updated: int = 0) -> tuple[float, str]:
+def bound(
+    case: Case, limits: Limits, is_double: bool, updated: int = 0, written: int = 0
+) -> tuple[float, str]:
     """Seconds that no version can beat, and of what.
 
-    ``updated``: bytes of outputs that are added to, which are read and written: a memory that takes in and
-    gives out at once is slower than one that is only read.
+    ``updated``, ``written``: bytes of outputs that are added to, and of those that are only written.  Memory
+    that takes in and gives out has another bandwidth than memory that is only read: what is added to is
+    measured against updates in place; what is written, and as much of what is read, against copies.
 
     >>> from benchmarks.cases import CASES
     >>> bound(CASES[0], Limits(16777216.0, 1.0, 1073741824.0, 1.0), False)
     (2.0, 'FMA peak')
     >>> bound(CASES[0], Limits(4194304.0, 1.0, 1e30, 1.0, update=2097152.0), False, 4194304)
     (6.0, 'update bandwidth')
+    >>> bound(CASES[0], Limits(4194304.0, 1048576.0, 1e30, 1.0, move=2097152.0), False, 0, 4194304)
+    (6.0, 'copy bandwidth')
     """
     compute = case.operations / (limits.peak_double if is_double else limits.peak_float)
-    in_place = 2 * updated / limits.update if updated else 0.0
-    alone = (case.traffic - 2 * updated) / limits.read
-    memory = in_place + alone
-    if compute > memory:
-        return compute, "FMA peak"
-    return memory, "update bandwidth" if in_place > alone else "read bandwidth"
+    others = case.traffic - 2 * updated
+    copied = 2 * min(written, others - written)
+    parts = {
+        "read bandwidth": (others - copied) / limits.read,
+        "copy bandwidth": copied / max(limits.copy, limits.move),
+        "update bandwidth": 2 * updated / limits.update if updated else 0.0,
+    }
+    memory = sum(parts.values())
+    return (compute, "FMA peak") if compute > memory else (memory, max(parts, key=parts.__getitem__))
 
 
 def run_case(case: Case, threads: int, settings: Settings, limits: Limits) -> Row:
@@ -130,7 +138,7 @@ def run_case(case: Case, threads: int, settings: Settings, limits: Limits) -> Ro
     timed = {name: peer for name, peer in started.items() if name not in why and peer.seconds}
     seconds = {name: median(timed[name].seconds) for name in PEERS if name in timed}
     samples = {name: timed[name].seconds for name in seconds}
-    least, share_of = bound(case, limits, prepared.is_double, prepared.updated)
+    least, share_of = bound(case, limits, prepared.is_double, *prepared.stored)
     return Row(case, threads, seconds, why, limits, least, share_of, point, samples)
 
 

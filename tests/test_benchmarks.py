@@ -73,15 +73,23 @@ def test_limit_is_the_longer_of_both() -> None:
 
 
 @pytest.mark.parametrize(
-    "name, updated",
-    [("matmul_1024", 4 * 1024**2), ("ccsdt_gdab_efgc", 4 * 24**2 * 16**4), ("jacobi3d_256", 0), ("dot_2^24", 4)],
+    "name, updated, written",
+    [
+        ("matmul_1024", 4 * 1024**2, 0),
+        ("ccsdt_gdab_efgc", 4 * 24**2 * 16**4, 0),
+        ("jacobi3d_256", 0, 4 * 254**3),
+        ("dot_2^24", 4, 0),
+    ],
 )
-def test_what_is_added_to_is_read_and_written(name: str, updated: int) -> None:
+def test_what_is_stored_has_limits_of_its_own(name: str, updated: int, written: int) -> None:
+    """What is added to is updated in place; what is written, with as much of what is read, is copied."""
     case = BY_NAME[name]
-    assert compiled.prepare(case).updated == updated
-    endless = replace(LIMITS, peak_float=1e30, update=LIMITS.read / 4)
-    seconds, _ = bound(case, endless, False, updated)
-    assert seconds == pytest.approx((case.traffic + 6 * updated) / LIMITS.read)
+    assert compiled.prepare(case).stored == (updated, written)
+    rate = LIMITS.read
+    slow = replace(LIMITS, peak_float=1e30, update=rate / 4, copy=rate / 5, move=rate / 2)
+    seconds, of = bound(case, slow, False, updated, written)
+    assert seconds == pytest.approx((case.traffic + 6 * updated + 2 * written) / rate)
+    assert of == ("copy bandwidth" if written else "read bandwidth" if updated == 4 else "update bandwidth")
 
 
 def test_published_sizes() -> None:

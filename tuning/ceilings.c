@@ -4,50 +4,68 @@
    copy    every core copies with ordinary stores; bytes per second, read and written
    triad   c = b + 3 a; bytes per second, read and written
    update  every core changes its part of an array in place, from one, two or four places; bytes, read and written
+   move    every core copies with stores past the caches, from one, two or four places; bytes, read and written
    peak    independent vector FMAs in registers, single and double precision; operations per second
 
    What a store brings into a cache before it overwrites it is not counted. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <omp.h>
+#if defined(__SSE__)
+#include <immintrin.h>
+#define FENCE _mm_sfence()
+#else
+#define FENCE (void)0
+#endif
 #if defined(__AVX512F__)
 #define BYTES 64
+#define PAST(to, what) _mm512_stream_ps((float *)(to), (__m512)(what))
 #elif defined(__AVX__)
 #define BYTES 32
+#define PAST(to, what) _mm256_stream_ps((float *)(to), (__m256)(what))
+#elif defined(__SSE__)
+#define BYTES 16
+#define PAST(to, what) _mm_stream_ps((float *)(to), (__m128)(what))
 #else
 #define BYTES 16
+#define PAST(to, what) (*(to) = (what))
 #endif
 #define ACCUMULATORS 12
 typedef float vf __attribute__((vector_size(BYTES)));
 typedef double vd __attribute__((vector_size(BYTES)));
 static volatile double sink;
+static double larger(double x, double y) { return x > y ? x : y; }
 
 /* Over an array of so many floats: enough for a time that the start of the threads does not matter to. */
 #define PASSES(n) (1 + (1L << 24) / (n))
 
-/* A core that reads from several places has more on the way at once: its part is read in so many parts side by side. */
-static double read_bytes(const float *a, long n, int places) {
-  double t = omp_get_wtime(), total = 0;
-  long passes = PASSES(n), vectors = 0;
-#pragma omp parallel reduction(+:total, vectors)
-  {
-    vf s[8] = {{0}};
-    long parts = omp_get_num_threads(), me = omp_get_thread_num();
-    const vf *v = (const vf *)a;
-    long m = n / (BYTES / 4), from = m * me / parts, to = m * (me + 1) / parts;
-    long part = (to - from) / places / 8 * 8;
-    for (long p = 0; p < passes; p++)
-      for (long i = from; i < from + part; i += 8)
-        for (long j = i; j < i + places * part; j += part) {
-#pragma GCC unroll 8
-          for (int k = 0; k < 8; k++) s[k] += v[j + k];
-        }
-    for (int k = 0; k < 8; k++) total += s[k][0];
-    vectors = part * places;
+/* Every core goes over its part of an array, BODY on eight vectors at a time.  A core that has several places at once has more
+   on the way: its part is cut into so many, which are gone over side by side. */
+#define SWEEP(NAME, BODY)                                                                    \
+  static double NAME(float *a, float *b, long n, int places) {                               \
+    double t = omp_get_wtime(), total = 0;                                                   \
+    long passes = PASSES(n), vectors = 0;                                                    \
+    _Pragma("omp parallel reduction(+:total, vectors)") {                                    \
+      vf s[8] = {{0}}, *v = (vf *)a, *w = (vf *)b;                                           \
+      long parts = omp_get_num_threads(), me = omp_get_thread_num();                         \
+      long m = n / (BYTES / 4), from = m * me / parts, to = m * (me + 1) / parts;            \
+      long part = (to - from) / places / 8 * 8;                                              \
+      for (long p = 0; p < passes; p++)                                                      \
+        for (long i = from; i < from + part; i += 8)                                         \
+          for (long j = i; j < i + places * part; j += part) {                               \
+            _Pragma("GCC unroll 8")                                                          \
+            for (int k = 0; k < 8; k++) BODY;                                                \
+          }                                                                                  \
+      FENCE;                                                                                 \
+      for (int k = 0; k < 8; k++) total += s[k][0] + v[k][0] + w[k][0];                      \
+      vectors = part * places;                                                               \
+    }                                                                                        \
+    sink = total;                                                                            \
+    return (double)BYTES * vectors * passes / (omp_get_wtime() - t);                         \
   }
-  sink = total;
-  return (double)BYTES * vectors * passes / (omp_get_wtime() - t);
-}
+SWEEP(read_vectors, s[k] += v[j + k])
+SWEEP(update_vectors, v[j + k] = v[j + k] * 0.5f + 0.5f)
+SWEEP(move_vectors, PAST(w + j + k, v[j + k]))
 
 static double triad_bytes(float *restrict c, const float *restrict b, const float *restrict a, long n) {
   double t = omp_get_wtime();
@@ -71,26 +89,6 @@ static double copy_bytes(float *restrict b, const float *restrict a, long n) {
     __asm__ volatile("" ::: "memory");
   }
   return 8.0 * n * passes / (omp_get_wtime() - t);
-}
-
-static double update_bytes(float *a, long n, int places) {
-  double t = omp_get_wtime();
-  long passes = PASSES(n), vectors = 0;
-#pragma omp parallel reduction(+:vectors)
-  {
-    long parts = omp_get_num_threads(), me = omp_get_thread_num();
-    vf *v = (vf *)a;
-    long m = n / (BYTES / 4), from = m * me / parts, to = m * (me + 1) / parts;
-    long part = (to - from) / places / 8 * 8;
-    for (long p = 0; p < passes; p++)
-      for (long i = from; i < from + part; i += 8)
-        for (long j = i; j < i + places * part; j += part) {
-#pragma GCC unroll 8
-          for (int k = 0; k < 8; k++) v[j + k] = v[j + k] * 0.5f + 0.5f;
-        }
-    vectors = part * places;
-  }
-  return 2.0 * BYTES * vectors * passes / (omp_get_wtime() - t);
 }
 
 #define PEAK(NAME, V, T)                                                     \
@@ -122,21 +120,18 @@ int main(int argc, char **argv) {
   if (!a || !b || !d) return 1;
 #pragma omp parallel for
   for (long i = 0; i < n; i++) a[i] = 1, b[i] = 0, d[i] = 0;
-  double read = 0, copy = 0, triad = 0, update = 0, single = 0, twice = 0;
+  double read = 0, copy = 0, triad = 0, update = 0, move = 0, single = 0, twice = 0;
   for (int r = 0; r < 7; r++) {
-    double x = 0, y = copy_bytes(b, a, n), z = triad_bytes(d, b, a, n);
+    copy = larger(copy, copy_bytes(b, a, n)), triad = larger(triad, triad_bytes(d, b, a, n));
     for (int places = 1; places <= 4; places *= 2) {
-      double rate = read_bytes(a, n, places);
-      x = rate > x ? rate : x;
-      rate = update_bytes(d, n, places);
-      update = rate > update ? rate : update;
+      read = larger(read, read_vectors(a, b, n, places));
+      update = larger(update, 2 * update_vectors(d, b, n, places));
+      move = larger(move, 2 * move_vectors(a, b, n, places));
     }
-    double p = peak_float(), q = peak_double();
-    read = x > read ? x : read, copy = y > copy ? y : copy, triad = z > triad ? z : triad;
-    single = p > single ? p : single, twice = q > twice ? q : twice;
+    single = larger(single, peak_float()), twice = larger(twice, peak_double());
   }
   printf("{\"read\": %g, \"copy\": %g, \"triad\": %g, ", read, copy, triad);
-  printf("\"update\": %g, ", update);
+  printf("\"update\": %g, \"move\": %g, ", update, move);
   printf("\"peak_float\": %g, \"peak_double\": %g}\n", single, twice);
   return 0;
 }

@@ -47,6 +47,7 @@ class Limits:
     peak_double: float
     triad: float = 0.0
     update: float = 0.0  # read and written in place
+    move: float = 0.0  # read and written past the caches
 
 
 @dataclass(frozen=True, slots=True)
