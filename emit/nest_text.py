@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from contextlib import ExitStack
 
+from emit.ahead_text import write_ahead
 from emit.c_text import c_type
 from emit.cells_text import for_head
 from emit.kernel_text import Context, Lines
@@ -199,6 +200,8 @@ class NestText(PacksText):
         self.context.at[loop.dim] = variable
         again = self._next_tile(variable, self._first_step(inner, vectors, start, size), size)
         with out.block(f"for (; {variable} + {size} <= {end}; {again})"):
+            if vectors is not None and self.nest.ahead and loop.dim == vectors.dim:
+                write_ahead(self, inner, vectors)
             self._version(inner, full=True, vectors=vectors)
         if remains:
             with out.block(f"if ({variable} < {end})"):

@@ -15,15 +15,13 @@ from emit.cells_text import CellsText
 from emit.kernel_text import Context, Lines, product_text
 from emit.masked_text import MaskedText
 from emit.vector_printer import NotVector, VectorPrinter, Vectors, vector_store
-from lowering.facts import in_whole_vectors
+from lowering.facts import SHORTEST_ROW, in_whole_vectors
 from lowering.loops import Loop, size_name
 from lowering.lower import Nest
 from mdh_core.combine import lane_values
 from mdh_core.expr import ScalarType, named_values, straight_line
 from mdh_core.ir import Store
 from mdh_core.lanes import LaneFunction, has_masked_form, lane_function
-
-_SHORTEST_ROW = 4096  # bytes of a row whose ends do not matter
 
 
 class VectorsText(CellsText):
@@ -62,7 +60,7 @@ class VectorsText(CellsText):
         cells = product_text([f"(double){size_name(d)}" for d in dims])
         size = f"sizeof({c_type(self.program.buffer(buffer).type)})"
         conditions = [f"{cells}*{size} > {self.context.cache}.0", *([once] if once else [])]
-        row = min(_SHORTEST_ROW, self.context.cache)
+        row = min(SHORTEST_ROW, self.context.cache)
         if row:
             length = f"{size_name(dim)}*{size}"
             ends = " | ".join([length, *self._row_starts(s, dim, dims)])

@@ -19,6 +19,8 @@ from lowering.facts import (
     computed_copies,
     facts,
     fetchable,
+    follows_rows,
+    has_whole_lines,
     histogram_threads,
     is_readable_beyond,
     is_screened,
@@ -38,11 +40,11 @@ from lowering.facts import (
 )
 from lowering.histogram import OneHot, one_hot
 from lowering.keyed import CELLS, keyed
-from lowering.machine import Machine
+from lowering.machine import LINE, Machine
 from lowering.packs import PRIVATE_BYTES
 from lowering.parameters import input_buffers, output_buffers, why_not_legal
 from lowering.point import Point, configuration_of, dims_around, own_values, round_up, tile_of, tile_order
-from lowering.traffic import LINE, Moved, footprint, in_one_way, moved, uses
+from lowering.traffic import Moved, footprint, in_one_way, moved, uses
 from mdh_core.expr import Affine, Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.ir import MdhProgram
 from mdh_core.lanes import lane_function
@@ -56,6 +58,8 @@ _CROSSING = 2.0  # further loads that a vector across two lines costs; measured 
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
 _ADDRESSES = 9  # that registers hold beside counters and sizes; measured on convolutions
 _WHILE = 16  # steps of a tile that are long enough for its cells to be fetched meanwhile
+_AHEAD = 1024  # bytes ahead at which rows of maps are fetched, in tiles of four to eight rows
+_WHEN_FETCHED = 0.75  # share of the time that memory takes then with up to six rows; measured on stencils
 _OWN = 1000.0  # vector operations of a tile that is long enough to fetch its own cells, not a later one's
 _WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
 
@@ -269,7 +273,9 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
     for b in input_buffers(f.program):
         if f.pw and packable(f, b):
             point[f"pack_{b}"] = packed.get(b, "no")
-    point |= dict.fromkeys((f"past_{b}" for b in written_past(f, machine)), 1)
+    point |= {f"past_{b}": int(has_whole_lines(f, b, vector)) for b in written_past(f, machine)}
+    if follows_rows(f, machine):
+        point["ahead"] = _AHEAD if 4 <= _rows(f, point) <= 8 and vector != "-" else 0
     if keyed(f.program) is not None:
         point["table"] = int(math.prod(f.sizes[d] for d in f.cc) >= CELLS)
     steps = math.prod(int(point[f"block_{d}"]) or f.sizes[d] for d in f.pw)
@@ -481,6 +487,7 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
     last = far[0] / machine.l3_bandwidth + far[1] * _FAR_RUN
     if not f.pw:  # nothing to do meanwhile: a core waits for lines of both kinds; measured on stencils
         memory += max(0.0, far[0] - whole_arrays[0]) / machine.l3_bandwidth
+        memory *= _WHEN_FETCHED if point.get("ahead") and rows <= 6 else 1.0
     times = (made.seconds, near[0] / machine.l2_bandwidth, max(memory, last))
     slowest = max(times)
     if f.pw:

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from lowering.copied import copied_value
 from lowering.domains import read_in_boxes, shares
 from lowering.histogram import OneHot
-from lowering.machine import Machine
+from lowering.machine import LINE, Machine
 from lowering.parameters import reassociates
 from mdh_core.combine import choice_of
 from mdh_core.expr import (
@@ -36,6 +36,8 @@ from mdh_core.expr import (
 from mdh_core.ir import Access, MdhProgram, read_buffers, reads_own_cell
 from mdh_core.lanes import has_masked_form, lane_function, steady_divisor, widest
 from mdh_core.polytope import rows_of
+
+SHORTEST_ROW = 4096  # bytes of a row that is written past the caches whose ends do not matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +325,12 @@ def written_past(f: Facts, machine: Machine) -> tuple[str, ...]:
     return tuple(b for b in large if b not in read_buffers(f.program))
 
 
+def has_whole_lines(f: Facts, buffer: str, vector: str) -> bool:
+    """Whether stores past the caches pay: rows along ``vector`` are long, or begin and end with lines."""
+    row = f.sizes.get(vector, 0) * f.program.buffer(buffer).type.size
+    return bool(f.ps) or row >= SHORTEST_ROW or row % LINE == 0
+
+
 @once
 def fetchable(f: Facts) -> tuple[str, ...]:
     """Outputs whose cells may be fetched while a tile computes: what they hold joins its results at the end.
@@ -338,6 +346,14 @@ def fetchable(f: Facts) -> tuple[str, ...]:
     free = not _keeps_order(f)
     found = (s.buffer for s in stores if reads_own_cell(s) or (s.plain is not None and free))
     return tuple(dict.fromkeys(found))
+
+
+def follows_rows(f: Facts, machine: Machine) -> bool:
+    """Whether rows of a map may be fetched ahead: tiles of several, over more than the last cache holds."""
+    if f.pw or f.ps or f.program.hom.function is not None or len(f.cc) < 2 or not row_dims(f):
+        return False
+    cells = math.prod(f.sizes[d] for d in f.cc)
+    return cells * sum(f.program.buffer(s.buffer).type.size for s in f.program.out.stores) > machine.last
 
 
 @once

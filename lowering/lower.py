@@ -58,6 +58,7 @@ class Nest:
     past_caches outputs that are written past the caches where they are larger than these
     fetched     outputs whose cells join a tile's results at its end, and which tile fetches them
     keyed       instead of the loops a table of sums by value, where it pays at run time
+    ahead       bytes ahead at which a map's rows are fetched; 0: they are not
     results     "direct": a cell is finished inside the local tile
                 "in place": unfinished cells are kept in the output buffer between visits
                 "parts": unfinished cells are kept in temporaries, one set per part that threads combine
@@ -73,6 +74,7 @@ class Nest:
     past_caches: tuple[str, ...] = ()
     fetched: tuple[tuple[str, int], ...] = ()
     keyed: Keyed | None = None
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +249,8 @@ def _nest(program: MdhProgram, phase: Phase, c: Configuration, machine: Machine)
     nest = Nest(program, tuple(loops), threads, tile, accumulate, packs, "direct")
     nest = replace(nest, results=_results(nest))
     by_value = keyed(program) if c.table else None
-    return replace(nest, past_caches=_written_past(program, c), fetched=c.fetched, keyed=by_value)
+    past = _written_past(program, c)
+    return replace(nest, past_caches=past, fetched=c.fetched, keyed=by_value, ahead=c.ahead)
 
 
 def _written_past(program: MdhProgram, c: Configuration) -> tuple[str, ...]:

@@ -17,6 +17,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+LINE = 64  # bytes that caches and memory exchange
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:

@@ -22,7 +22,8 @@ buffer is larger than the last of them (the caches stand for no region of their 
 ``fetched`` refines S5: outputs of which cells are fetched while a tile computes; what they hold joins its
 results at the end, instead of being what the tile starts from.  1: the tile's own cells, which suffices where
 it takes longer than memory does; 2, 3: those of the tile that the innermost loop over tiles comes to next, or
-the loop around it.
+the loop around it.  ``ahead`` does so for maps (function without operator, S3 and S5): rows of operands and
+results that a tile is the first to touch are fetched so many bytes before; see ``lowering.ahead``.
 ``table`` is an alternative to all of them where the program has the form of ``lowering.keyed``: points are
 summed by value, and cells look theirs up.
 ``padding`` refines D4: further elements behind each row of a buffer's copies, so that columns of a copy
@@ -88,6 +89,7 @@ class Configuration:
     stages: int = 1
     resident: int = 1
     swizzle: tuple[tuple[str, tuple[int, int, int]], ...] = ()
+    ahead: int = 0
     instruction: str = ""
 
     def part_size(self, level: Level) -> int:
@@ -144,6 +146,7 @@ def make(
     fetched: tuple[tuple[str, int], ...] = (),
     table: bool = False,
     padding: tuple[tuple[str, int], ...] = (),
+    ahead: int = 0,
 ) -> Configuration:
     """A fused configuration from the few choices that matter most.
 
@@ -203,6 +206,7 @@ def make(
         fetched,
         table,
         padding,
+        ahead=ahead,
     )
 
 

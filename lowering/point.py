@@ -18,6 +18,7 @@ in; everything else is a choice.
     table         1: points are summed by value, and cells look theirs up (``lowering.keyed``)
     fetch_<b>     1: what cells of an output hold is fetched while a tile computes, and joins at the end;
                   2, 3: for the next tile of the innermost loop over tiles, or of the loop around it
+    ahead         bytes ahead at which rows that a map's tile is the first to touch are fetched; 0: not at all
 
 Layers of the model OpenMP+REG+SIMD: 0 blocks, 1 unused, 2 tiles inside a block, 3 points of a reduced
 dimension inside a block, 4 the register tile, 5 lanes.
@@ -128,6 +129,7 @@ def configuration_of(f: Facts, machine: Machine, point: Point) -> Configuration:
         tuple(b for b in output_buffers(f.program) if point.get(f"past_{b}", 0)),
         tuple((b, n) for b in output_buffers(f.program) if (n := int(point.get(f"fetch_{b}", 0)))),
         bool(point.get("table", 0)),
+        ahead=int(point.get("ahead", 0)),
     )
 
 

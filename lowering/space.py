@@ -15,6 +15,7 @@ from lowering.facts import (
     Facts,
     facts,
     fetchable,
+    follows_rows,
     histogram_threads,
     lane_counts,
     packable,
@@ -100,6 +101,9 @@ def _space(f: Facts, machine: Machine) -> Space:
             parameters.append((f"pack_{b}", ("no", "block", "row", "panel")))
     parameters += [(f"past_{b}", (0, 1)) for b in written_past(f, machine)]
     parameters += [(f"fetch_{b}", (0, 1, 2, 3)) for b in fetchable(f)]
+    if follows_rows(f, machine):
+        parameters.append(("ahead", (0, 512, 1024, 2048)))
+        restrictions.append("vector != '-' or ahead == 0")
     if keyed(f.program) is not None:
         parameters.append(("table", (0, 1)))
     return Space(tuple(parameters), tuple(restrictions))

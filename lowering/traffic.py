@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from lowering.facts import Facts, once
+from lowering.machine import LINE
 from mdh_core.expr import Affine
 from mdh_core.ir import Buffer, MdhProgram
 
-LINE = 64
 WAY = 4096  # bytes of a way of the first cache: lines at this distance share a set
 STREAMS = 8, 40  # rows at a time: so few are fetched ahead, with so many nothing is gained by it
 _USED = 0.75  # of a cache, before what is needed again is thrown out

@@ -1,0 +1,55 @@
+"""Rows that come from memory, fetched while tiles before theirs are computed (``Nest.ahead``).
+
+    __builtin_prefetch(&in[(i + 5)*n + (j + 1)*m + k + 256]);     what the tile is the first to read
+    __builtin_prefetch(&out[i*n + j*m + k + 256], 1);             what it writes, if never past the caches
+
+Nothing is read there: behind the end of an array it does no harm.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from emit.vector_printer import Vectors
+from lowering.ahead import first_rows
+from lowering.loops import Loop, loop_range
+from lowering.machine import LINE
+from mdh_core.expr import Affine
+
+if TYPE_CHECKING:
+    from emit.nest_text import NestText
+
+
+def write_ahead(nest: NestText, inner: tuple[Loop, ...], vectors: Vectors) -> None:
+    """At the start of a whole tile, loops ``inner``: fetch what tiles so many bytes later touch.
+
+    The tile's place is hidden from the compiler first: gcc 12 replaces the addresses by one register for each
+    row otherwise, and what is fetched arrives later (measured; why was not established).
+    """
+    program, v = nest.program, vectors.dim
+    dims = [d.name for d in program.hom.dims]
+    rows = {d: loop_range(inner, d) or 1 for d in dims}
+    over = [loop.dim for loop in nest.nest.loops[: nest.scope]]
+    order = sorted({d for d in over if d != v}, key=lambda d: len(over) - over[::-1].index(d))
+
+    here = dict(nest.context.at)
+
+    def places(buffer: str, index: tuple[Affine, ...], offsets: tuple[int, ...]) -> Iterator[str]:
+        """One for each line of a row."""
+        size = program.buffer(buffer).type.size
+        for first in range(0, rows[v] * size, LINE):
+            moved = dict(zip(dims, offsets, strict=True)) | {v: (nest.nest.ahead + first) // size}
+            nest.context.at = here | {d: f"{here[d]} + {n}" for d, n in moved.items() if n}
+            yield nest.context.subscript(buffer, index)
+        nest.context.at = here
+
+    nest.out.add(f'__asm__("" : "+r"({here[v]}));')
+    for found in first_rows(program, v, order, rows):
+        for offsets in found.offsets:
+            nest.out.add(*(f"__builtin_prefetch(&{p});" for p in places(found.buffer, found.index, offsets)))
+    own = list(itertools.product(*(range(1 if d == v else rows[d]) for d in dims)))
+    for s in program.out.stores:
+        for offsets in own if s.buffer not in nest.masks else ():  # a test of the mask costs what is gained
+            nest.out.add(*(f"__builtin_prefetch(&{p}, 1);" for p in places(s.buffer, s.index, offsets)))

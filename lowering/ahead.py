@@ -1,0 +1,88 @@
+"""Rows of operands and results that a tile of a map is the first to touch.
+
+A tile over several rows reads as many places of memory side by side, and of a stencil most of them again:
+rows that a tile before it has read are near.  Hardware follows a few such places by itself; where a tile has
+more, those that come from memory can be fetched some way ahead (``Configuration.ahead``).
+
+    for i by 4, for j    reads  in[i + 0..5][j + 0..2], a seven-point stencil
+                         first  in[i + 2..4][j + 2] and in[i + 5][j + 1]
+
+A row is one of the places that differ in other dimensions than the vector's: the tile's own rows, moved by
+what the accesses add to the indices.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mdh_core.expr import Affine
+from mdh_core.ir import Access, MdhProgram
+
+Offsets = tuple[int, ...]  # one per dimension of the program
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Places of one buffer: ``index`` without what accesses add, and those additions per dimension.
+
+    A place is ``index`` where every dimension ``d`` stands at the tile's first point plus ``offsets[d]``.
+    """
+
+    buffer: str
+    index: tuple[Affine, ...]
+    offsets: tuple[Offsets, ...]
+
+
+def first_rows(
+    program: MdhProgram, vector: str, order: Sequence[str], rows: Mapping[str, int]
+) -> list[Rows]:
+    """What the inputs' accesses touch first in a tile of ``rows`` points per dimension.
+
+    ``vector``: the dimension along which a row runs; ``order``: dimensions that loops over tiles go through,
+    the outermost first.  Accesses whose neighbours along the vector are no neighbours in memory, or with
+    several dimensions in one index, are left out: they read little, or nothing is known of them.
+    """
+    dims = [d.name for d in program.hom.dims]
+    groups: dict[tuple[str, tuple[Affine, ...]], set[Offsets]] = {}
+    for a in program.inp.accesses:
+        added = _added(a, dims)
+        if added is None or vector not in a.index[-1].names:
+            continue
+        index = tuple(Affine(x.terms, 0 if x.names & added.keys() else x.const) for x in a.index)
+        touched = groups.setdefault((a.buffer, index), set())
+        starts = [0 if d == vector else added.get(d, 0) for d in dims]
+        counts = [rows.get(d, 1) if d != vector and d in added else 1 for d in dims]
+        touched |= set(itertools.product(*(range(s, s + n) for s, n in zip(starts, counts, strict=True))))
+    found = []
+    for (buffer, index), touched in groups.items():
+
+        def was_touched(x: Offsets, touched: set[Offsets] = touched) -> bool:
+            return any(_is_later(dict(zip(dims, _minus(y, x), strict=True)), order, rows) for y in touched)
+
+        kept = sorted(x for x in touched if not was_touched(x))
+        found.append(Rows(buffer, index, tuple(kept)))
+    return found
+
+
+def _added(a: Access, dims: Sequence[str]) -> dict[str, int] | None:
+    """What an access adds to each of its dimensions; None where an index is not one of them and a number."""
+    added: dict[str, int] = {}
+    for x in a.index:
+        used = [n for n in x.names if n in dims]
+        if len(used) > 1 or any(n in added or x.coefficient(n) != 1 for n in used):
+            return None
+        added |= dict.fromkeys(used, x.const)
+    return added
+
+
+def _minus(x: Offsets, y: Offsets) -> Offsets:
+    return tuple(a - b for a, b in zip(x, y, strict=True))
+
+
+def _is_later(steps: Mapping[str, int], order: Sequence[str], rows: Mapping[str, int]) -> bool:
+    """Whether a tile that is so many points further on comes later: it exists, and loops reach it later."""
+    if any(step % rows.get(d, 1) if d in order else step for d, step in steps.items()):
+        return False
+    return next((step for d in order if (step := steps[d])), 0) > 0

@@ -1,0 +1,157 @@
+"""Rows that are fetched ahead in maps: those that a tile is the first to touch, and only where it pays."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from emit.render import emit_openmp
+from emit.request import KernelRequest
+from lowering.ahead import first_rows
+from lowering.cost import default_point
+from lowering.machine import GENERIC, Machine
+from lowering.point import Point, configuration_at
+from lowering.space import tuning_space
+from mdh_core.evaluate import Value
+from mdh_core.expr import FLOAT
+from mdh_core.interpreter import integers, run
+from mdh_core.ir import MdhProgram
+from tests.catalogue import EVERYTHING, binary, program, x
+from tests.emitted import FLAGS, Case, check, with_extents
+from tests.strategies import buffers_for, copy_of
+
+FETCH = "__builtin_prefetch(&"
+WIDE = (*FLAGS, "-O2", "-march=native")
+SANITIZERS = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fopenmp")
+JACOBI2D, JACOBI3D = EVERYTHING["jacobi2d"], EVERYTHING["jacobi3d"]
+# several inputs, of which one does not move along the rows
+MIXED = program(
+    "mixed", "i:I j:J", "cc cc", dict.fromkeys(("A", "B", "v", "O"), FLOAT),
+    "A[i, j] A[i + 2, j + 1] B[i + 1, j] v[i]", "O[i, j]", (binary("+", binary("*", x(0), x(3)), binary("+", x(1), x(2))),),
+)  # fmt: skip
+POINT: Point = {
+    "threads": "i", "lanes": 16, "order": 0, "block_i": 12, "block_j": 32, "block_k": 48, "ahead": 128,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "p, rows, order",
+    [
+        (JACOBI3D, {"i": 4}, "ij"),
+        (JACOBI3D, {"i": 4}, "ji"),
+        (JACOBI3D, {"i": 2, "j": 3}, "ij"),
+        (JACOBI3D, {"j": 2}, "ij"),
+        (JACOBI3D, {}, "ij"),
+        (JACOBI2D, {"i": 8}, "i"),
+        (JACOBI2D, {}, "i"),
+        (MIXED, {"i": 3}, "i"),
+        (MIXED, {"i": 1}, "i"),
+    ],
+)  # fmt: skip
+def test_rows_that_no_earlier_tile_touched(p: MdhProgram, rows: dict[str, int], order: str) -> None:
+    """Against tiles that are gone through one by one."""
+    dims = [d.name for d in p.hom.dims]
+    vector = dims[-1]
+    (found,) = (r for r in first_rows(p, vector, order, rows) if r.buffer == p.inp.accesses[0].buffer)
+    size = {d: rows.get(d, 1) for d in order}
+    before: set[tuple[int, ...]] = set()
+    for tile in itertools.product(*(range(5) for _ in order)):
+        start = {d: n * size[d] for d, n in zip(order, tile, strict=True)}
+        touched = set()
+        for point in itertools.product(*(range(size[d]) for d in order)):
+            at = {vector: 0} | {d: start[d] + n for d, n in zip(order, point, strict=True)}
+            for a in p.inp.accesses:
+                if a.buffer == found.buffer:
+                    touched.add(tuple(e.evaluate(at) for e in a.index)[:-1])
+        if all(n == 2 for n in tile):  # in the middle, with tiles on all sides
+            break
+        before |= touched
+    expected = {tuple(v - start[d] for v, d in zip(place, dims, strict=False)) for place in touched - before}
+    assert {o[:-1] for o in found.offsets} == expected
+    assert all(o[-1] == 0 for o in found.offsets) and len(found.offsets) == len(expected)
+
+
+def test_what_does_not_move_along_a_row_is_left_out() -> None:
+    assert [r.buffer for r in first_rows(MIXED, "j", "i", {})] == ["A", "B"]
+    turned = program("turned", "i:I j:J", "cc cc", dict.fromkeys("AO", FLOAT), "A[j, i]", "O[i, j]", (x(0),))
+    assert first_rows(turned, "j", "i", {}) == []
+    both = program("both", "i:I j:J", "cc cc", dict.fromkeys("AO", FLOAT), "A[i + j] A[j*2]", "O[i, j]",
+                   (binary("+", x(0), x(1)),))  # fmt: skip
+    assert first_rows(both, "j", "i", {}) == []
+
+
+def _params(p: MdhProgram, sizes: tuple[int, ...]) -> dict[str, Value]:
+    sized = iter(sizes)
+    return {q.name: next(sized) if not q.type.is_float else 0.5 for q in p.params}
+
+
+def _text(p: MdhProgram, point: Point, machine: Machine = GENERIC) -> str:
+    sizes = {d.name: 200 for d in p.hom.dims}
+    p = with_extents(p, buffers_for(p, _params(p, (3, 3, 3)), random.Random(0)), symbolic=True)[0]
+    (c,) = configuration_at((p,), machine, (sizes,), point)
+    return emit_openmp(KernelRequest("kernel", "n", (p,), (c,), machine)).text
+
+
+@pytest.mark.parametrize("p", [JACOBI2D, JACOBI3D, MIXED], ids=lambda p: p.name)
+def test_at_all_sizes(p: MdhProgram, tmp_path: Path) -> None:
+    """Whole tiles, rests moved back and clipped; to the end of the arrays, behind which nothing is read."""
+    rng, cases = random.Random(p.name), []
+    dims = [d.name for d in p.hom.dims]
+    rows = {"rows_i": 4} if len(dims) < 3 else {"rows_i": 2, "rows_j": 2}
+    for sizes in ((1, 1, 1), (4, 16, 16), (5, 33, 40), (13, 31, 17), (8, 3, 70), (0, 5, 16)):
+        params = _params(p, sizes if len(dims) == 3 else (sizes[0], sizes[2]))
+        buffers = buffers_for(p, params, rng)
+        sized, extra = with_extents(p, buffers, symbolic=True)
+        expected = copy_of(buffers)
+        run(p, params, expected)
+        values = {**params, **extra}
+        point = POINT | rows | {"vector": dims[-1]}
+        (c,) = configuration_at((sized,), GENERIC, (sized.sizes(integers(values)),), point)
+        assert FETCH in emit_openmp(KernelRequest("k", "n", (sized,), (c,), GENERIC)).text
+        cases.append((Case(sized, c, values, buffers), expected))
+    check(cases, tmp_path, flags=WIDE)
+    check(cases, tmp_path, flags=SANITIZERS)
+
+
+def test_lines_of_inputs_and_outputs() -> None:
+    """128 bytes on, every line of a tile of 32 lanes once; outputs that may go past the caches are left alone."""
+    point = POINT | {"vector": "k", "lanes": 32, "rows_i": 2}
+    text = _text(JACOBI3D, point)
+    fetched = [row.strip() for row in text.splitlines() if FETCH in row]
+    read = [row for row in fetched if row.startswith(FETCH + "I[")]
+    written = [row for row in fetched if row.startswith(FETCH + "O[")]
+    assert len(fetched) == len(set(fetched)) == len(read) + len(written)
+    assert len(read) == 2 * 2 and len(written) == 2 * 2
+    assert all(row.endswith(", 1);") for row in written)
+    assert any("(i_2 + 2)" in row and "(j + 2)" in row and "k_2 + 32]" in row for row in read)
+    assert any("(i_2 + 3)" in row and "(j + 1)" in row and "k_2 + 48]" in row for row in read)
+    assert FETCH not in _text(JACOBI3D, point | {"ahead": 0})
+    past = _text(JACOBI3D, point | {"past_O": 1}, replace(GENERIC, l3=0))
+    assert "MDH_STORE(" in past and FETCH + "I[" in past and FETCH + "O[" not in past
+
+
+def test_it_is_a_parameter() -> None:
+    """Of maps of several rows that the last cache does not hold; the default of tiles of four to eight."""
+    large = {"i": 4000, "j": 4000}
+    assert ("ahead", (0, 512, 1024, 2048)) in tuning_space((JACOBI2D,), GENERIC, (large,)).parameters
+    chosen = default_point((JACOBI2D,), GENERIC, (large,))
+    assert (chosen["ahead"] == 1024) == (4 <= int(chosen["rows_i"]) <= 8) and chosen["vector"] == "j"
+    for name, sizes in (
+        ("jacobi2d", {"i": 200, "j": 200}),
+        ("jacobi1d", {"i": 1 << 26}),
+        ("matvec", {"i": 9000, "k": 9000}),
+    ):
+        p = EVERYTHING[name]
+        assert "ahead" not in tuning_space((p,), GENERIC, (sizes,)).names
+        assert "ahead" not in default_point((p,), GENERIC, (sizes,))
+
+
+def test_short_rows_stay_in_the_caches() -> None:
+    """Rows of 254 elements meet in the middle of lines: by default they stay near; of 256, or long ones, do not."""
+    for n, past in ((254, 0), (256, 1), (2001, 1)):
+        sizes = {"i": 300, "j": 300, "k": n}
+        assert default_point((JACOBI3D,), GENERIC, (sizes,))["past_O"] == past
