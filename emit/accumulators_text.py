@@ -44,6 +44,8 @@ from mdh_core.ir import Store, reads_own_cell
 if TYPE_CHECKING:
     from emit.nest_text import NestText
 
+_ARITHMETIC = ("+", "*", "|", "^", "&")
+
 
 class Accumulators:
     """The accumulators of one version of the local tile: constant trip counts (``full``) or clipped ones.
@@ -379,13 +381,50 @@ class Accumulators:
         """Names of vectors: what the cells hold, combined with what the tile has found."""
         assert self.vectors is not None
         prior = [self.context.names.new("held") for _ in found]
+        if self._starts_neutral():
+            (name,), (_, kept) = prior, self._prior_vector(0)
+            if not kept:
+                return found
+            self.out.add(f"{self.vectors.type(self.types[0])} {name};")
+            with self.out.block(f"if ({self.n.first_visit})"):
+                self.out.add(f"{name} = {found[0]};")
+                self.out.middle("} else {")
+                self.out.add(f"{name} = {kept};")
+                self._combine_vectors(prior, found)
+            return prior
         for c, (name, t) in enumerate(zip(prior, self.types, strict=True)):
             self._seed_vector(c, name, f"{self.vectors.type(t)} ")
         self._combine_vectors(prior, found)
         return prior
 
+    def _starts_neutral(self) -> bool:
+        """Whether the first visit's cells are what their tile has found: they start as the accumulators do.
+
+        ``0 + x`` is ``x`` for all sums ``x`` that began with 0, which are not -0; ``1*x`` is ``x``.
+        """
+        f, initial = self.function, self.n.program.out.initial
+        if f is None or f.identity is None or self.n.prepared or self.n.nest.results == "parts":
+            return False
+        e = f.values[0]
+        return len(f.values) == 1 and isinstance(e, Binary) and e.op in _ARITHMETIC and initial == f.identity
+
     def _seed_vector(self, c: int, target: str, declared: str = "") -> None:
         """Give a variable the prior value of a cell's component; ``declared``: its type, if it is new."""
+        start, kept = self._prior_vector(c)
+        if kept and self.n.prepared:
+            self.out.add(f"{declared}{target} = {kept};")
+        elif kept and kept != start:
+            if declared:
+                self.out.add(f"{declared}{target};")
+            with self.out.block(f"if ({self.n.first_visit})"):
+                self.out.add(f"{target} = {start};")
+                self.out.middle("} else {")
+                self.out.add(f"{target} = {kept};")
+        else:
+            self.out.add(f"{declared}{target} = {start};")
+
+    def _prior_vector(self, c: int) -> tuple[str, str]:
+        """What a cell's component starts from, and what it holds from the second visit on; "": one visit."""
         n, vectors = self.n, self.vectors
         assert vectors is not None and self.function is not None
         t = self.types[c]
@@ -409,17 +448,7 @@ class Accumulators:
             if [d.name for d in n.program.hom.dims_of("cc")][-1:] != [vectors.dim]:
                 raise NotVector
             kept = f"*(const {vectors.unaligned(t)} *)&{n.part(c)}"
-        if kept and n.prepared:
-            self.out.add(f"{declared}{target} = {kept};")
-        elif kept and kept != start:
-            if declared:
-                self.out.add(f"{declared}{target};")
-            with self.out.block(f"if ({n.first_visit})"):
-                self.out.add(f"{target} = {start};")
-                self.out.middle("} else {")
-                self.out.add(f"{target} = {kept};")
-        else:
-            self.out.add(f"{declared}{target} = {start};")
+        return start, kept
 
     def _declare_tail(self, identity: tuple[Const, ...]) -> None:
         shape = "".join(f"[{count}]" for _, count in self.cell_axes)

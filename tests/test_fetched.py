@@ -103,6 +103,16 @@ def test_results_that_start_from_a_constant_wait_for_nothing() -> None:
     assert FETCHED in _text(FRESH, POINT)
 
 
+def test_the_first_visit_of_a_neutral_start_adds_nothing() -> None:
+    """Cells that begin with 0 are what the tile has found, the first time; with another start they are not."""
+    text = _text(FRESH, POINT)
+    found, middle, held, added = text[text.index("if (k_1 == 0) {") :].splitlines()[1:5]
+    assert found.strip().startswith("held = acc[") and middle.strip() == "} else {"
+    assert held.strip().startswith("held = *(const float_vu *)&C[") and added.strip().startswith("held += acc[")
+    for p in (_matrices("one", FLOAT, binary("*", x(0), x(1)), PLUS, number(1, FLOAT)), LEAST):
+        assert "held = acc[" not in _text(p, POINT)
+
+
 def test_what_the_epilogue_reads_is_fetched() -> None:
     """Before the loop, also where sums keep their order; not where another cell is read, or none."""
     for fp in ("default", "exact"):
