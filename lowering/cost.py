@@ -58,8 +58,8 @@ _CROSSING = 2.0  # further loads that a vector across two lines costs; measured 
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
 _ADDRESSES = 9  # that registers hold beside counters and sizes; measured on convolutions
 _WHILE = 16  # steps of a tile that are long enough for its cells to be fetched meanwhile
-_AHEAD = 1024  # bytes ahead at which rows of maps are fetched, in tiles of four to eight rows
-_WHEN_FETCHED = 0.75  # share of the time that memory takes then with up to six rows; measured on stencils
+_AHEAD = 1024  # bytes ahead at which rows of maps are fetched: of tiles of at least so many in each array,
+_FEWEST, _MOST = 3, 8  # and at most so many in all; 12 of three arrays took longer, measured on stencils
 _OWN = 1000.0  # vector operations of a tile that is long enough to fetch its own cells, not a later one's
 _WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
 
@@ -275,7 +275,8 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
             point[f"pack_{b}"] = packed.get(b, "no")
     point |= {f"past_{b}": int(has_whole_lines(f, b, vector)) for b in written_past(f, machine)}
     if follows_rows(f, machine):
-        point["ahead"] = _AHEAD if 4 <= _rows(f, point) <= 8 and vector != "-" else 0
+        several = vector != "-" and _rows(f, point) >= _FEWEST and _streams(f, point) <= _MOST
+        point["ahead"] = _AHEAD if several else 0
     if keyed(f.program) is not None:
         point["table"] = int(math.prod(f.sizes[d] for d in f.cc) >= CELLS)
     steps = math.prod(int(point[f"block_{d}"]) or f.sizes[d] for d in f.pw)
@@ -399,6 +400,12 @@ def _rows(f: Facts, point: Point) -> int:
     return math.prod(int(point.get(f"rows_{d}", 1)) for d in f.cc)
 
 
+def _streams(f: Facts, point: Point) -> int:
+    """Rows that a map's tile goes through side by side, but for those that are written past the caches."""
+    near = [b for b in output_buffers(f.program) if not point.get(f"past_{b}", 0)]
+    return _rows(f, point) * (len(input_buffers(f.program)) + len(near))
+
+
 def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
     v = vector_length(f, machine)
     vector, lanes = str(point.get("vector", "-")), int(point.get("lanes", 1))
@@ -487,7 +494,6 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
     last = far[0] / machine.l3_bandwidth + far[1] * _FAR_RUN
     if not f.pw:  # nothing to do meanwhile: a core waits for lines of both kinds; measured on stencils
         memory += max(0.0, far[0] - whole_arrays[0]) / machine.l3_bandwidth
-        memory *= _WHEN_FETCHED if point.get("ahead") and rows <= 6 else 1.0
     times = (made.seconds, near[0] / machine.l2_bandwidth, max(memory, last))
     slowest = max(times)
     if f.pw:

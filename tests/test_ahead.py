@@ -135,11 +135,20 @@ def test_lines_of_inputs_and_outputs() -> None:
 
 
 def test_it_is_a_parameter() -> None:
-    """Of maps of several rows that the last cache does not hold; the default of tiles of four to eight."""
+    """Of maps of several rows that the last cache does not hold; the default where a tile has not too many."""
     large = {"i": 4000, "j": 4000}
     assert ("ahead", (0, 512, 1024, 2048)) in tuning_space((JACOBI2D,), GENERIC, (large,)).parameters
-    chosen = default_point((JACOBI2D,), GENERIC, (large,))
-    assert (chosen["ahead"] == 1024) == (4 <= int(chosen["rows_i"]) <= 8) and chosen["vector"] == "j"
+    wide = replace(GENERIC, cores=2, vector_bytes=64, registers=32, l1=49152, l2=1 << 20, l3=1 << 25)
+    for p, sizes, rows, ahead in (
+        (JACOBI3D, (254, 254, 254), (4, 1), 1024),  # four planes of two arrays
+        (JACOBI2D, (4096, 4096), (8,), 1024),  # of one, as the other is written past the caches
+        (JACOBI2D, (9000, 999), (1,), 0),
+        (MIXED, (4000, 4000), (10,), 0),  # three arrays
+    ):
+        dims = [d.name for d in p.hom.dims]
+        chosen = default_point((p,), wide, (dict(zip(dims, sizes, strict=True)),))
+        assert tuple(chosen[f"rows_{d}"] for d in dims[:-1]) == rows
+        assert chosen["vector"] == dims[-1] and chosen["ahead"] == ahead
     for name, sizes in (
         ("jacobi2d", {"i": 200, "j": 200}),
         ("jacobi1d", {"i": 1 << 26}),
