@@ -380,11 +380,12 @@ class Accumulators:
     def _joined(self, found: list[str]) -> list[str]:
         """Names of vectors: what the cells hold, combined with what the tile has found."""
         assert self.vectors is not None
+        neutral, kept = self._starts_neutral(), self._prior_vector(0)[1]
+        if neutral and not kept:
+            return found
         prior = [self.context.names.new("held") for _ in found]
-        if self._starts_neutral():
-            (name,), (_, kept) = prior, self._prior_vector(0)
-            if not kept:
-                return found
+        if neutral:
+            (name,) = prior
             self.out.add(f"{self.vectors.type(self.types[0])} {name};")
             with self.out.block(f"if ({self.n.first_visit})"):
                 self.out.add(f"{name} = {found[0]};")

@@ -31,9 +31,8 @@ def write_ahead(nest: NestText, inner: tuple[Loop, ...], vectors: Vectors) -> No
     program, v = nest.program, vectors.dim
     dims = [d.name for d in program.hom.dims]
     rows = {d: loop_range(inner, d) or 1 for d in dims}
-    over = [loop.dim for loop in nest.nest.loops[: nest.scope]]
-    order = sorted({d for d in over if d != v}, key=lambda d: len(over) - over[::-1].index(d))
-
+    inwards = dict.fromkeys(loop.dim for loop in reversed(nest.nest.loops[: nest.scope]))
+    order = [d for d in reversed(inwards) if d != v]  # as the last loops over each stand, outermost first
     here = dict(nest.context.at)
 
     def places(buffer: str, index: tuple[Affine, ...], offsets: tuple[int, ...]) -> Iterator[str]:

@@ -55,13 +55,11 @@ def first_rows(
         starts = [0 if d == vector else added.get(d, 0) for d in dims]
         counts = [rows.get(d, 1) if d != vector and d in added else 1 for d in dims]
         touched |= set(itertools.product(*(range(s, s + n) for s, n in zip(starts, counts, strict=True))))
+    extents = [rows.get(d, 1) if d in order else 0 for d in dims]
+    ranks = [dims.index(d) for d in order]
     found = []
     for (buffer, index), touched in groups.items():
-
-        def was_touched(x: Offsets, touched: set[Offsets] = touched) -> bool:
-            return any(_is_later(dict(zip(dims, _minus(y, x), strict=True)), order, rows) for y in touched)
-
-        kept = sorted(x for x in touched if not was_touched(x))
+        kept = sorted(x for x in touched if not any(_is_later(_minus(y, x), extents, ranks) for y in touched))
         found.append(Rows(buffer, index, tuple(kept)))
     return found
 
@@ -81,8 +79,11 @@ def _minus(x: Offsets, y: Offsets) -> Offsets:
     return tuple(a - b for a, b in zip(x, y, strict=True))
 
 
-def _is_later(steps: Mapping[str, int], order: Sequence[str], rows: Mapping[str, int]) -> bool:
-    """Whether a tile that is so many points further on comes later: it exists, and loops reach it later."""
-    if any(step % rows.get(d, 1) if d in order else step for d, step in steps.items()):
+def _is_later(steps: Offsets, extents: Sequence[int], ranks: Sequence[int]) -> bool:
+    """Whether a tile that is so many points further on comes later: it exists, and loops reach it later.
+
+    ``extents``: of a tile; 0 where there is one tile only.  ``ranks``: of dimensions, outermost loop first.
+    """
+    if any(step % n if n else step for step, n in zip(steps, extents, strict=True)):
         return False
-    return next((step for d in order if (step := steps[d])), 0) > 0
+    return next((steps[k] for k in ranks if steps[k]), 0) > 0

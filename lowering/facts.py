@@ -326,7 +326,10 @@ def written_past(f: Facts, machine: Machine) -> tuple[str, ...]:
 
 
 def has_whole_lines(f: Facts, buffer: str, vector: str) -> bool:
-    """Whether stores past the caches pay: rows along ``vector`` are long, or begin and end with lines."""
+    """Whether stores past the caches pay: rows along ``vector`` are long, or begin and end with lines.
+
+    Scans go past them in long runs, and where there is no vector nothing does.
+    """
     row = f.sizes.get(vector, 0) * f.program.buffer(buffer).type.size
     return bool(f.ps) or row >= SHORTEST_ROW or row % LINE == 0
 
@@ -349,8 +352,8 @@ def fetchable(f: Facts) -> tuple[str, ...]:
 
 
 def follows_rows(f: Facts, machine: Machine) -> bool:
-    """Whether rows of a map may be fetched ahead: tiles of several, over more than the last cache holds."""
-    if f.pw or f.ps or f.program.hom.function is not None or len(f.cc) < 2 or not row_dims(f):
+    """Whether rows of a map may be fetched ahead: tiles of several, outputs larger than the last cache."""
+    if f.pw or f.ps or len(f.cc) < 2 or not row_dims(f):
         return False
     cells = math.prod(f.sizes[d] for d in f.cc)
     return cells * sum(f.program.buffer(s.buffer).type.size for s in f.program.out.stores) > machine.last
