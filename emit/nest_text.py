@@ -172,7 +172,7 @@ class NestText(PacksText):
             if rows_whole is not None:
                 stack.enter_context(out.block(f"if ({rows_whole})"))
             if rows_whole != "0":
-                remains = bool(own) or not self.whole(loop, size)
+                remains = bool(own) or not self.whole(loop, size) or self._begins_short(vectors, d)
                 if remains and vectors is not None and self._is_long(inner) and self._may_repeat_points():
                     self._moved_row(inner, vectors, variable, (start, end))
                 else:
@@ -243,8 +243,9 @@ class NestText(PacksText):
         The first one overlaps it, so points must be free to be computed twice.
         """
         dim = self.nest.loops[self.scope - 1].dim
-        if vectors is None or vectors.dim != dim or not self.masks or not self._may_repeat_points():
+        if not self._begins_short(vectors, dim):
             return None
+        assert vectors is not None
         buffer, mask = next(iter(self.masks.items()))
         s = self._streamed(buffer, inner[-1])
         assert s is not None
@@ -259,6 +260,10 @@ class NestText(PacksText):
             f"if ({step} == 0) {step} = {size};",
         )
         return step
+
+    def _begins_short(self, vectors: Vectors | None, dim: str) -> bool:
+        """Whether the first step of a row of tiles may be shorter than a tile, see ``_first_step``."""
+        return vectors is not None and vectors.dim == dim and bool(self.masks) and self._may_repeat_points()
 
     @staticmethod
     def _conjunction(*conditions: str | None) -> str | None:
