@@ -15,7 +15,7 @@ the epilogue reads them (``cells = cells + alpha*acc``) they are fetched in the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -44,6 +44,7 @@ from mdh_core.ir import Store, reads_own_cell
 if TYPE_CHECKING:
     from emit.nest_text import NestText
 
+_LATER = 3  # kinds of fetching, see ``Configuration.fetched``: behind them those that take row by row
 _ARITHMETIC = ("+", "*", "|", "^", "&")
 
 
@@ -86,6 +87,7 @@ class Accumulators:
         self.counters: dict[Loop, str] = {}
         self.tail: list[str] = []
         self.fetched = dict(nest.nest.fetched)
+        self.by_rows: list[tuple[tuple[Store, ...], dict[str, str]]] = []  # fetched between steps, and where
         self.late = False  # whether prior values join at the end, in vectors
         self.peeled: Loop | None = None  # a loop whose first point the accumulators started from
 
@@ -275,13 +277,42 @@ class Accumulators:
     def _fetch_cells(self, stores: Sequence[Store]) -> None:
         """Bring cells near that do not go past the caches: the tile's own, or those of a later one."""
         for number, some in groupby(stores, lambda s: self.fetched[s.buffer]):
-            start = self.start | later_tile(self.n, number - 1)
+            by_rows = number > _LATER and self._has_one_step_loop()
+            start = self.start | later_tile(self.n, number - 1 if number <= _LATER else number - _LATER)
+            if by_rows:
+                self.by_rows.append((tuple(some), start))
+                continue
             with self._cells(vector_axis=True, start=start):
-                for s in some:
-                    mask = self.n.masks.get(s.buffer)
-                    near = f"if ({mask} == (__UINTPTR_TYPE__)-1) " if mask else ""
-                    cell = self.context.subscript(s.buffer, s.index)
-                    self.out.add(f"{near}__builtin_prefetch(&{cell}, 1);")
+                self._fetch(some)
+
+    def _fetch(self, stores: Iterable[Store]) -> None:
+        """One vector of cells."""
+        for s in stores:
+            mask = self.n.masks.get(s.buffer)
+            near = f"if ({mask} == (__UINTPTR_TYPE__)-1) " if mask else ""
+            self.out.add(f"{near}__builtin_prefetch(&{self.context.subscript(s.buffer, s.index)}, 1);")
+
+    def _has_one_step_loop(self) -> bool:
+        """Whether whole steps of the tile are in one loop, so that rows can be fetched between them."""
+        tile = max(self.n.nest.tile - self.n.scope, 0)
+        reduced = [x for x in self.inner if x.dim not in self.n.concatenated]
+        if not self.full or not self.axes or len(reduced) != 1 or self.inner[:tile][-1:] != (reduced[0],):
+            return False
+        return reduced[0].size == 1 and self._step_condition(tile) is None
+
+    def _fetch_row(self, row: str) -> None:
+        """Cells of one row of the tile, by the number of the row."""
+        (first, _), rest = self.axes[0], self.axes[1:]
+        for stores, start in self.by_rows:
+            with ExitStack() as stack:
+                stack.callback(self._restore, dict(self.context.at), dict(self.counters))
+                offset = row if first.size == 1 else f"{first.size}*{row}"
+                at = start[first.dim]
+                self.context.at = start | {first.dim: offset if at == "0" else f"{at} + {offset}"}
+                for loop, _ in rest:
+                    self._counter_loop(loop, stack, (), None)
+                self._vector_loop(stack)
+                self._fetch(stores)
 
     def _fetch_for_the_end(self) -> None:
         """Fetch cells that the epilogue reads."""

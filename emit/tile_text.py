@@ -18,7 +18,7 @@ from contextlib import ExitStack
 from emit.c_text import c_type
 from emit.cells_text import for_head, step_of
 from emit.flat_text import write_flat
-from emit.kernel_text import repeats_right
+from emit.kernel_text import atom, repeats_right
 from emit.masked_text import MaskedText
 from emit.results_text import Results
 from emit.screen_text import screened
@@ -105,6 +105,9 @@ class Tile(Results):
             return
         self.context.at[loop.dim] = variable
         whole = self._whole_step(k + 1)
+        if self.by_rows and whole in (None, "0"):
+            self._steps_between_rows(loop, k, (first, end))
+            return
         if whole in (None, "0") or self._step_condition(k + 1) is not None:
             with self.out.block(for_head(loop, variable, first, end)):
                 self._points(k + 1)
@@ -115,6 +118,28 @@ class Tile(Results):
             self._tile_loops(k + 1, whole=True)
         with self.out.block(f"for (; {variable} < {end}; {step})"):
             self._tile_loops(k + 1, whole=False)
+
+    def _steps_between_rows(self, loop: Loop, k: int, bounds: tuple[str, str]) -> None:
+        """The same steps in as many parts as the tile has rows, with one row fetched before each.
+
+        before   fetch all rows; for (k = 0; k < end; k++) { step }
+        after    long k = 0;
+                 for (r = 0; r < 6; r++) {
+                   fetch row r; const long k_part = end*(r + 1)/6; for (; k < k_part; k++) { step } }
+
+        More fetches in a row than a core keeps track of hold up what follows them.
+        """
+        (first, end), variable, names = bounds, self.context.at[loop.dim], self.context.names
+        axis, rows = self.axes[0]
+        row, part = names.new(f"{axis.dim}_r"), names.new(f"{loop.dim}_part")
+        self.out.add(f"long {variable} = {first};")
+        with self.out.block(f"for (long {row} = 0; {row} < {rows}; {row}++)"):
+            self._fetch_row(row)
+            steps = atom(end if first == "0" else f"{end} - {first}")
+            begun = "" if first == "0" else f"{first} + "
+            self.out.add(f"const long {part} = {begun}{steps}*({row} + 1)/{rows};")
+            with self.out.block(f"for (; {variable} < {part}; {step_of(loop, variable)})"):
+                self._points(k + 1)
 
     def _single_points(self, k: int) -> None:
         """The points of loops ``inner[k:]`` that are in the domain, one by one."""

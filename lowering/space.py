@@ -100,7 +100,7 @@ def _space(f: Facts, machine: Machine) -> Space:
         if f.pw and packable(f, b) and not f.ps:
             parameters.append((f"pack_{b}", ("no", "block", "row", "panel")))
     parameters += [(f"past_{b}", (0, 1)) for b in written_past(f, machine)]
-    parameters += [(f"fetch_{b}", (0, 1, 2, 3)) for b in fetchable(f)]
+    parameters += [(f"fetch_{b}", (0, 1, 2, 3, 4, 5)) for b in fetchable(f)]
     if follows_rows(f, machine):
         parameters.append(("ahead", (0, 512, 1024, 2048)))
         restrictions.append("vector != '-' or ahead == 0")

@@ -62,7 +62,7 @@ def _text(p: MdhProgram, point: Point, n: int = 100) -> str:
 def test_at_all_sizes(p: MdhProgram, tmp_path: Path) -> None:
     """Tiles that are whole, moved back, clipped; reductions of one visit, of several, of none."""
     cases, rng = [], random.Random(p.name)
-    for block, tile in ((8, 1), (0, 2), (8, 3)):
+    for block, tile in ((8, 1), (0, 2), (8, 3), (0, 4), (8, 5)):
         for i, j, k in ((0, 3, 4), (1, 1, 1), (3, 16, 8), (4, 17, 7), (7, 15, 9), (10, 33, 17), (19, 47, 0), (9, 32, 16)):
             params: dict[str, Value] = {"I": i, "J": j, "K": k}
             buffers = buffers_for(p, params, rng)
@@ -95,6 +95,22 @@ def test_cells_of_a_later_tile() -> None:
     assert "const long i_next = i_2 + 3 < i_2_end ? i_2 + 3 : i_1;" in around
     assert "const long j_next = i_next > i_2 ? j_2 : j_2 + 32;" in around  # the next block
     assert around.count(FETCHED) == inner.count(FETCHED) == own.count(FETCHED)
+
+
+def test_cells_of_a_later_tile_row_by_row() -> None:
+    """One row before each part of the steps, of the same tile as all at once; the parts are all steps."""
+    for at_once, by_rows in ((2, 4), (3, 5)):
+        text, before = (_text(ADDED, POINT | {"fetch_C": n}) for n in (by_rows, at_once))
+        next_tile = [line for line in before.splitlines() if "_next = " in line]
+        assert next_tile and all(line in text.splitlines() for line in next_tile)
+        assert text.count(FETCHED) == before.count(FETCHED)
+        rows = text[text.index("long k = k_1;") :].splitlines()[1:8]
+        assert rows[0].strip() == "for (long i_r_2 = 0; i_r_2 < 3; i_r_2++) {"
+        assert FETCHED in rows[3] and "(i_next + i_r_2)" in rows[3] and "j_v_2*lanes" in rows[3]
+        assert rows[5].strip() == "const long k_part = k_1 + (k_end - k_1)*(i_r_2 + 1)/3;"
+        assert rows[6].strip() == "for (; k < k_part; k++) {"
+    # where steps are written out, or in two loops, all at once
+    assert _text(ADDED, POINT | {"fetch_C": 5, "unroll_k": 2}) == _text(ADDED, POINT | {"fetch_C": 3, "unroll_k": 2})
 
 
 def test_results_that_start_from_a_constant_wait_for_nothing() -> None:
@@ -140,9 +156,9 @@ def test_exact_sums_keep_their_order() -> None:
 
 def test_it_is_a_parameter() -> None:
     """Of reductions of vectors of cells; by default for a later tile where its own come too late, or not at all."""
-    for n, chosen in ((200, 1), (24, 3), (8, 0)):
+    for n, chosen in ((200, 1), (24, 5), (8, 0)):
         sizes = {"i": 200, "j": 200, "k": n}
-        assert ("fetch_C", (0, 1, 2, 3)) in tuning_space((ADDED,), GENERIC, (sizes,)).parameters
+        assert ("fetch_C", (0, 1, 2, 3, 4, 5)) in tuning_space((ADDED,), GENERIC, (sizes,)).parameters
         assert default_point((ADDED,), GENERIC, (sizes,))["fetch_C"] == chosen
     for name, sizes in (("dot", {"k": 1000}), ("jacobi1d", {"i": 1000})):
         p = EVERYTHING[name]
