@@ -62,10 +62,11 @@ def certificate(
     steps: Sequence[Step],
     lowered: Sequence[Lowered] = (),
     tiles: Sequence[tuple[HostLoop, HostTiles]] = (),
+    fixed: tuple[Sequence[Step], Sequence[Lowered]] = ((), ()),
 ) -> Certificate:
     """``lowered``: the stages of each program, in the order of the text; none: only steps are examined.
 
-    ``tiles``: of the host loops that have some.
+    ``tiles``: of the host loops that have some.  ``fixed``: the steps with constants for sizes, their stages.
     """
     traced = _with_smaller_constants(
         same_computations(nest, steps),
@@ -88,6 +89,11 @@ def certificate(
                 nest.name, STAGES, REFUTED, "", f"{len(programs)} programs, {len(lowered)} of them lowered"
             )
         )
+    for k, ((program, hosts), there) in enumerate(zip(_placed(fixed[0], ()), fixed[1], strict=True)):
+        subject = f"{program.name}, known sizes" + ("" if len(programs) == 1 else f", program {k + 1}")
+        known = Known(hosts, touched, frozenset(own))
+        out += stage_obligations(program, there, known, subject)
+        out.append(_all_stages(program, there, known, subject))
     for loop, cut in tiles:
         out.append(tiles_respect(loop, cut, f"{nest.name}, loop {loop.source_name or loop.iterator}"))
     return Certificate(tuple(out))

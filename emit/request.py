@@ -26,6 +26,7 @@ class KernelRequest:
     taken         names that the kernel's own variables must not have (macros of the file)
     host_tiles    tiles of the host loops, in the order of the text; None for those that have none
     regions       of the host loops in that order: should an outermost one be inside of one parallel region?
+    known         values of sizes for which there is a second function, with constants in their places
     apart         for a file of its own: the function is external, and names no types of the user's file but
                   those of structures
     """
@@ -44,6 +45,7 @@ class KernelRequest:
     taken: frozenset[str] = frozenset()
     host_tiles: tuple[HostTiles | None, ...] = ()
     regions: tuple[bool, ...] = ()
+    known: tuple[tuple[str, int], ...] = ()
     apart: bool = False
 
 
@@ -52,7 +54,8 @@ class Kernel:
     """name, text placed before the enclosing function, and the call at the nest (nonzero: done).
 
     ``prototype``: of the function, where it has a file of its own; structures are passed as ``void *``.
-    For the certificate: the stages of every program, and the host loops that have tiles.
+    For the certificate: the stages of every program, and the host loops that have tiles; ``fixed``: the steps
+    with constants for sizes, and the stages of their programs.
     """
 
     name: str
@@ -61,3 +64,4 @@ class Kernel:
     prototype: str = ""
     lowered: tuple[Lowered, ...] = field(default=(), compare=False, repr=False)
     tiled: tuple[tuple[HostLoop, HostTiles], ...] = field(default=(), compare=False, repr=False)
+    fixed: tuple[tuple[Step, ...], tuple[Lowered, ...]] = field(default=((), ()), compare=False, repr=False)

@@ -60,6 +60,7 @@ _ADDRESSES = 9  # that registers hold beside counters and sizes; measured on con
 _WHILE = 16  # steps of a tile that are long enough for its cells to be fetched meanwhile
 _AHEAD = 1024  # bytes ahead at which rows of maps are fetched: of tiles of at least so many in each array,
 _FEWEST, _MOST = 3, 8  # and at most so many in all; 12 of three arrays took longer, measured on stencils
+_FEW_STEPS = 600  # points of reduced dimensions up to which constants for the sizes pay
 _OWN = 1000.0  # vector operations of a tile that is long enough to fetch its own cells, not a later one's
 _WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
 
@@ -281,9 +282,20 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
         point["table"] = int(math.prod(f.sizes[d] for d in f.cc) >= CELLS)
     steps = math.prod(int(point[f"block_{d}"]) or f.sizes[d] for d in f.pw)
     operations = steps * _rows(f, point) * max(1.0, lanes / vector_length(f, machine))
-    fetched = 0 if steps < _WHILE else 1 if operations >= _OWN else 3
+    fetched = 0 if steps < _WHILE else 1 if operations >= _OWN else 5
     point |= dict.fromkeys((f"fetch_{b}" for b in fetchable(f)), fetched)
     return _fitting(f, point) if packed else point
+
+
+def has_short_tiles(f: Facts, point: Point) -> bool:
+    """Whether vectors are reduced in so few steps that what stands around a tile's loops takes time, too.
+
+    With constants for the sizes, loops of one iteration, tests of what a tile touches, and products of
+    strides are gone from there (measured: 1.05 to 1.9 times as fast; nothing where steps are many).
+    """
+    if not f.pw or point.get("vector", "-") == "-":
+        return False
+    return math.prod(f.sizes[d] for d in f.pw) <= _FEW_STEPS
 
 
 @once

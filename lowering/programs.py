@@ -1,4 +1,4 @@
-"""Programs with other values for names, and their points as rows: for transformations of host loops."""
+"""Programs with other values for names, and their points as rows: for host loops and known sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mdh_core.expr import Affine, Expr, Var, affine_expr, map_stmts, rewrite
-from mdh_core.ir import Access, Dim, MdhProgram, Size, Step, programs_of
+from mdh_core.ir import Access, Buffer, Dim, HostLoop, MdhProgram, Sequential, Size, Step, programs_of
 from mdh_core.polytope import rows_of
 
 Rows = list[Affine]
@@ -87,6 +87,60 @@ def with_values(p: MdhProgram, values: Mapping[str, Affine]) -> MdhProgram:
             initial=tuple(None if e is None else expr(e) for e in out.initial),
             stores=tuple(replace(s, index=index(s.index), value=expr(s.value)) for s in out.stores),
         ),
+    )
+
+
+def of_known_sizes(steps: Iterable[Step], values: Mapping[str, int]) -> tuple[Step, ...]:
+    """The steps where integer parameters have these values, with constants for them in all that is affine.
+
+    Extents, strides, index functions, domains and assumptions; what functions compute keeps its parameters,
+    whose types matter there.
+    """
+    known = {name: Affine.number(n) for name, n in values.items()}
+
+    def size(n: Size) -> Size:
+        return Size(n.span.substitute(known), n.step)
+
+    def index(a: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        return tuple(x.substitute(known) for x in a)
+
+    def step(s: Step) -> Step:
+        match s:
+            case HostLoop():
+                return replace(s, size=size(s.size), body=tuple(map(step, s.body)))
+            case Sequential():
+                return replace(s, buffers=with_known_extents(s.buffers, values))
+        hom = replace(
+            s.hom,
+            dims=tuple(Dim(d.name, size(d.size)) for d in s.hom.dims),
+            domain=tuple(
+                c for c in (x.substitute(known) for x in s.hom.domain) if c.names or not c.holds({})
+            ),
+        )
+        return replace(
+            s,
+            buffers=with_known_extents(s.buffers, values),
+            inp=replace(
+                s.inp, accesses=tuple(replace(a, index=index(a.index)) for a in s.inp.accesses)
+            ),
+            hom=hom,
+            out=replace(s.out, stores=tuple(replace(x, index=index(x.index)) for x in s.out.stores)),
+            assumptions=index(s.assumptions),
+        )
+
+    return tuple(map(step, steps))
+
+
+def with_known_extents(buffers: Iterable[Buffer], values: Mapping[str, int]) -> tuple[Buffer, ...]:
+    """Buffers with constants for parameters in their extents and strides."""
+    known = {name: Affine.number(n) for name, n in values.items()}
+    return tuple(
+        replace(
+            b,
+            extents=tuple(None if e is None else e.substitute(known) for e in b.extents),
+            strides=None if b.strides is None else tuple(e.substitute(known) for e in b.strides),
+        )
+        for b in buffers
     )
 
 

@@ -24,16 +24,18 @@ def certified(
     steps: Sequence[Step],
     lowered: Sequence[Lowered],
     tiles: Sequence[tuple[HostLoop, HostTiles]] = (),
+    fixed: tuple[Sequence[Step], Sequence[Lowered]] = ((), ()),
     seconds: float = SECONDS,
 ) -> Certificate | str:
-    """``lowered``: of each program, in the order of the text; ``tiles``: of host loops.
+    """``lowered``: of each program, in the order of the text; ``tiles``: of host loops; ``fixed``: the steps
+    with constants for sizes, and their stages.
 
     What cannot be certified is no fault of the nest.
     """
 
     def work(_: None) -> Certificate | str:
         try:
-            return certificate(nest, steps, lowered, tiles)
+            return certificate(nest, steps, lowered, tiles, fixed)
         except (Exception, RecursionError) as error:
             return f"ended with {type(error).__name__}"
 

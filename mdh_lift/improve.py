@@ -333,15 +333,16 @@ def prepare(
                      _directive_span(nest),
                      help="state sizes that belong together with a `sizes(...)` clause")  # fmt: skip
     params = kernels.parameter_values(nest.lifted, variables)
+    named = kernels.all_stated(nest.lifted, sizes)
     if options.replay:
-        return _as_recorded(report, nest, options, target, variables, params)
+        return _as_recorded(report, nest, options, target, variables, params, named)
     toolchain = toolchain_of(report.command)
     lines, known = lines_of(report, nest), macros_of(report)
     machine = this_machine()
     limits = Limits()
     plan: kernels.Plan | GpuPlan
     if target == "openmp":
-        plan = kernels.planned(nest.lifted, params, lines, known)
+        plan = kernels.planned(nest.lifted, params, lines, known, named)
         if style_of(nest, options.style, options.config.splice.style) == "outline":
             plan = outlined(plan, report.source.path, report.directory)
         formed, default = plan.formed(plan.default)
@@ -374,6 +375,7 @@ def _as_recorded(
     target: str,
     variables: Mapping[str, int],
     params: Mapping[str, int],
+    named: bool,
 ) -> Work:
     """A nest as it was for the search that is replayed: with its machine, without a compiler."""
     assert nest.lifted is not None
@@ -388,7 +390,7 @@ def _as_recorded(
     plan: kernels.Plan | GpuPlan
     if target == "openmp":
         plan = recorded.on_machine(
-            kernels.planned(nest.lifted, params, lines, known), record.machine.get("machine")
+            kernels.planned(nest.lifted, params, lines, known, named), record.machine.get("machine")
         )
         if style_of(nest, options.style, options.config.splice.style) == "outline":
             plan = outlined(plan, report.source.path, report.directory)
@@ -553,8 +555,8 @@ def _certificate_of(work: Work, chosen: kernels.Plan | GpuPlan, at: Point) -> Ce
     plan, point = chosen.formed(at)
     parts = zip(plan.programs, plan.configurations(point), strict=True)
     lowered = [lower(program, configuration, plan.machine) for program, configuration in parts]
-    tiled = plan.kernel(point).tiled
-    return certified.certified(plan.lifted.nest, plan.lifted.program, lowered, tiled)
+    kernel = plan.kernel(point)
+    return certified.certified(plan.lifted.nest, plan.lifted.program, lowered, kernel.tiled, kernel.fixed)
 
 
 def _refuted(work: Work, proof: Certificate | str | None) -> list[Finding]:

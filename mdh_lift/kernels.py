@@ -15,7 +15,7 @@ from emit.render import emit_openmp
 from emit.request import Kernel, KernelRequest
 from lifter.fusion import Fusion, fused, neighbours
 from lifter.lift import FinalIterator, LiftedNest
-from lowering.cost import default_point, estimate
+from lowering.cost import default_point, estimate, has_short_tiles
 from lowering.delayed import delayed
 from lowering.facts import facts
 from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_tiles
@@ -46,7 +46,8 @@ MATTERS = 0.05  # share of the time from which on a program is searched
 _TILES = ("width_", "steps_")  # parameters of host loops
 _FUSE = "fuse_"  # whether neighbours are one program
 _REGION = "region_"  # whether one parallel region is around a host loop
-_OF_NEST = (*_TILES, _FUSE, _REGION)
+KNOWN = "known"  # whether the sizes that are tuned for have a function, with constants in their places
+_OF_NEST = (*_TILES, _FUSE, _REGION, KNOWN)
 _FINER = 12  # times as many blocks of sizes that change
 BLOCK = 32  # iterations of a host loop whose updates of what lies outside of them are one product
 _FEWEST_BLOCKS = 3
@@ -73,7 +74,7 @@ class Plan:
     ``fusions``: neighbours of which a point says whether they are one program (``fuse_<k>``).  These programs
     are numbered behind those of the nest.  ``formed`` gives the plan in which the choice is made.
     ``macros``: names that mean something else in the file, for the kernel to avoid.
-    ``variant``: of several kernels of the nest, for different sizes.
+    ``variant``: of several kernels of the nest, for different sizes.  ``stated``: somebody named these sizes.
     """
 
     lifted: LiftedNest
@@ -84,6 +85,7 @@ class Plan:
     macros: frozenset[str] = frozenset()
     fusions: tuple[Fusion, ...] = ()
     variant: Variant = ALONE
+    stated: bool = False
 
     @property
     def name(self) -> str:
@@ -139,12 +141,26 @@ class Plan:
             self._make_finer(k, own)
             point |= {name + _suffix(k): value for name, value in own.items()}
         point |= {f"{_FUSE}{k}": int(self._pays(k, point)) for k in range(len(self.fusions))}
+        if self.stated and self.known:
+            point[KNOWN] = int(self._gains_by_constants(point))
         plan, numbers = self._form(point)
         for k, tiles in enumerate(plan._usual_host_tiles()):
             if tiles is not None:
                 point |= {f"width_{k}": tiles.width, f"steps_{k}": tiles.steps or 0}
                 point |= {n: 1 for n in plan._rows_of_cut(k, tiles, numbers) if n in point}
         return point | plan._usual_regions(self.formed(point)[1])
+
+    @property
+    def known(self) -> tuple[tuple[str, int], ...]:
+        """Parameters that shape the nest, with their values."""
+        shaping = _shaping(self.lifted)
+        return tuple((name, n) for name, n in self.params.items() if name in shaping)
+
+    def _gains_by_constants(self, point: Point) -> bool:
+        """Whether what is around the tiles counts in the program that takes most of the time."""
+        costs = self._costs(point)
+        k = costs.index(max(costs))
+        return has_short_tiles(facts(self.programs[k], self.sizes[k]), own_values(point, k))
 
     @property
     def starts(self) -> list[Point]:
@@ -275,6 +291,7 @@ class Plan:
 
         tiles = tuple((name, _near(name, int(n))) for name, n in default.items() if name.startswith(_TILES))
         fuse = tuple((f"{_FUSE}{k}", (0, 1)) for k in range(len(self.fusions)))
+        known = ((KNOWN, (0, 1)),) if self.stated and self.known else ()
         regions = tuple((name, (0, 1)) for name in default if name.startswith(_REGION))
         unused = [
             f"{_FUSE}{k} == {has} or {name} == {default[name]!r}"
@@ -284,7 +301,7 @@ class Plan:
         ]  # fmt: skip
         own = tuple((name, values_of(name, values)) for name, values in whole.parameters)
         return Space(
-            (*fuse, *own, *tiles, *regions),  # what a point does not have is settled at once
+            (*fuse, *own, *tiles, *regions, *known),  # what a point does not have is settled at once
             (*(r for r in whole.restrictions if not fixed & set(_IDENTIFIER.findall(r))), *unused),
         )
 
@@ -351,6 +368,7 @@ class Plan:
                 self.macros,
                 self.host_tiles(point),
                 self.regions(point),
+                self.known if point.get(KNOWN) else (),
                 self.apart,
             )
         )
@@ -413,11 +431,15 @@ def plan(lifted: LiftedNest, lines: str = "", macros: frozenset[str] = frozenset
         params = parameter_values(lifted, sizes_of(lifted))
     except (NotAnInteger, KeyError) as error:
         raise not_known(lifted, error) from None
-    return planned(lifted, params, lines, macros)
+    return planned(lifted, params, lines, macros, all_stated(lifted))
 
 
 def planned(
-    lifted: LiftedNest, params: Mapping[str, int], lines: str = "", macros: frozenset[str] = frozenset()
+    lifted: LiftedNest,
+    params: Mapping[str, int],
+    lines: str = "",
+    macros: frozenset[str] = frozenset(),
+    stated: bool = False,
 ) -> Plan:
     """A plan for values of the integer parameters: host loops in blocks where that pays at these."""
     steps = _in_blocks(lifted, params)
@@ -430,7 +452,7 @@ def planned(
     for f in fusions:
         first = tuple(programs_of(steps)).index(neighbours(steps, f)[0])
         sizes += iterations.sizes_at(fused(steps, f), params)[first : first + 1]
-    return Plan(lifted, known_machine(), params, sizes, lines, macros, fusions)
+    return Plan(lifted, known_machine(), params, sizes, lines, macros, fusions, stated=stated)
 
 
 def _with_rows_apart(lifted: LiftedNest) -> LiftedNest:
@@ -533,6 +555,15 @@ def _sizes_with(lifted: LiftedNest, extent: int) -> dict[str, int]:
             is_size = param.name in shaping or is_derived(param)
             values[name] = clause.get(name, extent if is_size else _NO_EXTENT)
     return values
+
+
+def all_stated(lifted: LiftedNest, sizes: Mapping[str, int] | None = None) -> bool:
+    """Whether somebody named every size: the caller, or the directive's first ``sizes`` clause."""
+    named = sizes or dict((*lifted.nest.directive.sizes, ())[0])
+    shaping = _shaping(lifted)
+    return bool(named) and all(
+        name in named for name, p in variables_of(lifted).items() if p.name in shaping or is_derived(p)
+    )
 
 
 def _shaping(lifted: LiftedNest) -> set[str]:

@@ -12,7 +12,7 @@ import json
 import math
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from emit.c_text import Printer, c_type, constant
@@ -37,6 +37,7 @@ class Case:
     """A program, one configuration, values of its parameters, and its buffers before the run.
 
     in_region   it stands in a host loop of one iteration, which is inside of one parallel region
+    known       sizes for which the kernel has a second function
     about       for messages: which of a program's configurations it is
     """
 
@@ -46,13 +47,15 @@ class Case:
     buffers: Mapping[str, BufferValue]
     machine: Machine = GENERIC
     in_region: bool = False
+    known: Mapping[str, int] = field(default_factory=dict)
     about: str = ""
 
 
 def described(case: Case) -> str:
     """Which case it is: enough to run it again."""
     of = f" ({case.about})" if case.about else ""
-    return f"{case.program.name}{of} with {dict(case.params)}, {case.configuration}"
+    fixed = f", known {dict(case.known)}" if case.known else ""
+    return f"{case.program.name}{of} with {dict(case.params)}{fixed}, {case.configuration}"
 
 
 def with_extents(
@@ -140,7 +143,8 @@ def _openmp(case: Case, name: str) -> tuple[str, str]:
     steps = (HostLoop("turn", Size(Affine.number(1)), (case.program,)),) if case.in_region else (case.program,)
     kernel = emit_openmp(
         KernelRequest(
-            name, case.program.name, steps, (case.configuration,), case.machine, regions=(case.in_region,)
+            name, case.program.name, steps, (case.configuration,), case.machine, regions=(case.in_region,),
+            known=tuple(case.known.items()),
         )
     )
     assert not any(word in kernel.text for word in ("#include", "fast-math", "Ofast")), kernel.text

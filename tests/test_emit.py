@@ -63,6 +63,9 @@ def _case(p: MdhProgram, rng: random.Random, kind: str, params: dict) -> tuple[C
         known = {n: v for n, v in params.items() if isinstance(v, int)}
         sized = with_constant_sizes(sized, known)
     values = {**params, **extra}
+    known = integers(values) if rng.random() < 0.3 else {}  # sizes for which there is a second function
+    if known and rng.random() < 0.3:  # others than these
+        known[rng.choice(sorted(known))] += 1
     sizes = (sized.sizes(integers(values)),)
     machine = replace(GENERIC, l3=rng.choice((GENERIC.l3, 0)))  # 0: outputs are larger than the caches
     if kind == "default":
@@ -79,7 +82,7 @@ def _case(p: MdhProgram, rng: random.Random, kind: str, params: dict) -> tuple[C
     else:
         machine = replace(machine, model=rng.choice((OPENMP, OPENMP_L3_SIMD, OPENMP_REG_SIMD)))
         c = random_configuration(rng, sized, machine.model)
-    return Case(sized, c, values, buffers, machine), expected
+    return Case(sized, c, values, buffers, machine, known=known), expected
 
 
 def _params(p: MdhProgram, rng: random.Random) -> dict:  # type: ignore[type-arg]
@@ -307,6 +310,36 @@ def test_stores_past_the_caches(compiler: str, flags: tuple[str, ...], tmp_path:
             past += "MDH_STORE(" in kernel.text.split("static int k")[1]
     assert past >= 14
     check(cases, tmp_path, compiler=compiler, flags=flags)
+
+
+def test_rows_of_whole_tiles_past_the_caches(tmp_path: Path) -> None:
+    """Sizes are constants that tiles divide, and rows begin anywhere: the first step is a short one, all the same."""
+    rng, cases, past = random.Random(13), [], 0
+    machine = replace(GENERIC, l3=0)
+    for name, tile in (("jacobi1d", {}), ("jacobi2d", {"rows_i": 1}), ("conv2d", {"rows_p": 2}), ("matmul", {"rows_i": 2})):
+        p = EVERYTHING[name]
+        dim = p.hom.dims_of("cc")[-1].name
+        for n in range(16, 70):
+            params = {q.name: n if isinstance(v, int) else v
+                      for q, v in zip(p.params, small_params(p).values(), strict=True)}  # fmt: skip
+            params |= {k: 3 for k in params if k in ("R", "S", "K")}
+            if p.sizes(integers(params))[dim] % 16:
+                continue
+            buffers = buffers_for(p, params, rng)
+            sized, extra = with_extents(p, buffers, symbolic=True)
+            sized, values = with_constant_sizes(sized, integers(params)), {**params, **extra}
+            expected = copy_of(buffers)
+            run(p, params, expected)
+            sizes = (sized.sizes(integers(values)),)
+            point = default_point((sized,), machine, sizes)
+            point |= {"threads": "", "vector": dim, "lanes": 16, f"past_{p.out.stores[0].buffer}": 1, f"block_{dim}": 64}
+            (c,) = configuration_at((sized,), machine, sizes, point | tile)
+            cases.append((Case(sized, c, values, buffers, machine), expected))
+            kernel = emit_openmp(KernelRequest("k", name, (sized,), (c,), machine))
+            past += "_step = " in kernel.text.split("static int k")[1]
+    assert past >= 10
+    for flags in (WIDE, (*SANITIZERS, "-march=native")):
+        check(cases, tmp_path, flags=flags)
 
 
 @pytest.mark.parametrize("name", EVERYTHING)

@@ -128,7 +128,9 @@ def kernel_of(
     name: str = "kernel",
     host_tiles: tuple[HostTiles | None, ...] = (),
     regions: tuple[bool, ...] = (),
+    sizes: Mapping[str, int] | None = None,
 ) -> Kernel:
+    """``sizes``: values for which there is a second function."""
     known = {n: Param(n, INT32, n) for n in case.params}
     return emit_openmp(
         KernelRequest(
@@ -141,6 +143,7 @@ def kernel_of(
             params=tuple(known.values()),
             host_tiles=host_tiles,
             regions=regions,
+            known=tuple((sizes or {}).items()),
         )
     )
 
@@ -198,10 +201,11 @@ def check(
     directory: Path,
     machine: Machine,
     host_tiles: tuple[HostTiles | None, ...] = (),
+    sizes: Mapping[str, int] | None = None,
 ) -> None:
     expected = {n: b.copy() for n, b in case.data.items()}
     run_steps(case.steps, case.params, expected)
-    kernel = kernel_of(case, configurations, machine, host_tiles=host_tiles)
+    kernel = kernel_of(case, configurations, machine, host_tiles=host_tiles, sizes=sizes)
     answer = run_kernel(case, kernel, directory)
     assert answer.pop("returned") == 1
     assert "outside" not in answer, answer["outside"]
@@ -363,7 +367,8 @@ def test_emitted_steps_equal_the_interpreter(name: str, kind: str, tmp_path: Pat
     for n in (1, 6, 11) if kind == "default" else (9,):
         case = NESTS[name](n, rng)
         chosen, machine = configurations(case, kind, rng)
-        check(case, chosen, tmp_path, machine)
+        sizes = {"default": {}, "space": case.params, "random": {**case.params, "n": 10}}[kind]
+        check(case, chosen, tmp_path, machine, sizes=sizes)
 
 
 @pytest.mark.parametrize(
