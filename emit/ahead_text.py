@@ -9,7 +9,7 @@ Nothing is read there: behind the end of an array it does no harm.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from emit.vector_printer import Vectors
@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from emit.nest_text import NestText
 
 
-def write_ahead(nest: NestText, inner: tuple[Loop, ...], vectors: Vectors) -> None:
+def write_ahead(
+    nest: NestText, inner: tuple[Loop, ...], vectors: Vectors, past: Collection[str] = ()
+) -> None:
     """At the start of a whole tile, loops ``inner``: fetch what tiles so many bytes later touch.
+
+    ``past``: outputs that go past the caches for sure, a line of each row at a time.
 
     The tile's place is hidden from the compiler first: gcc 12 replaces the addresses by one register for each
     row otherwise, and what is fetched arrives later (measured; why was not established).
@@ -38,7 +42,7 @@ def write_ahead(nest: NestText, inner: tuple[Loop, ...], vectors: Vectors) -> No
     def places(buffer: str, index: tuple[Affine, ...], offsets: tuple[int, ...]) -> Iterator[str]:
         """One for each line of a row."""
         size = program.buffer(buffer).type.size
-        for first in range(0, rows[v] * size, LINE):
+        for first in range(0, LINE if past else rows[v] * size, LINE):
             moved = dict(zip(dims, offsets, strict=True)) | {v: (nest.nest.ahead + first) // size}
             nest.context.at = here | {d: f"{here[d]} + {n}" for d, n in moved.items() if n}
             yield nest.context.subscript(buffer, index)
@@ -49,6 +53,7 @@ def write_ahead(nest: NestText, inner: tuple[Loop, ...], vectors: Vectors) -> No
         for offsets in found.offsets:
             nest.out.add(*(f"__builtin_prefetch(&{p});" for p in places(found.buffer, found.index, offsets)))
     own = list(itertools.product(*(range(1 if d == v else rows[d]) for d in dims)))
+    left = {*nest.masks, *past}  # a test of the mask would cost what is gained
     for s in program.out.stores:
-        for offsets in own if s.buffer not in nest.masks else ():  # a test of the mask costs what is gained
+        for offsets in own if s.buffer not in left else ():
             nest.out.add(*(f"__builtin_prefetch(&{p}, 1);" for p in places(s.buffer, s.index, offsets)))

@@ -28,12 +28,14 @@ from contextlib import ExitStack
 from emit.ahead_text import write_ahead
 from emit.c_text import c_type
 from emit.cells_text import for_head
+from emit.joined_text import joins_rows, may_join, write_joined
 from emit.kernel_text import Context, Lines
 from emit.packs_text import PacksText
 from emit.tile_text import Tile
 from emit.vector_printer import Vectors
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
+from lowering.machine import LINE
 from mdh_core.expr import (
     Call,
     straight_line,
@@ -91,6 +93,25 @@ class NestText(PacksText):
             else:
                 self._body()
 
+    def _declare_joined(self) -> None:
+        """Where rows that share lines are written past the caches, see ``emit.joined_text``."""
+        inner, cache = self.nest.loops[self.scope :], self.context.cache
+        if not inner or inner[-1].role != "lanes" or cache is None:
+            return
+        for b in self.nest.joined:
+            if not may_join(self, b, inner):
+                continue
+            t = self.program.buffer(b).type
+            cells = "*".join(f"(double){size_name(d.name)}" for d in self.program.hom.dims)
+            conditions = [
+                f"MDH_VECTOR_BYTES == {LINE}",
+                f"{cells}*sizeof({c_type(t)}) > {cache}.0",
+                f"{size_name(inner[-1].dim)} >= {2 * LINE // t.size}",
+                f"(__UINTPTR_TYPE__){b}%sizeof({c_type(t)}) == 0",
+            ]
+            self.joined[b] = self.context.names.new(f"{b}_joined")
+            self.out.add(f"const int {self.joined[b]} = {' && '.join(conditions)};")
+
     def _never_empty(self, dims: list[str]) -> bool:
         return all((self.program.dim(d).size.constant or 0) > 0 for d in dims)
 
@@ -98,6 +119,7 @@ class NestText(PacksText):
         if self.nest.results == "parts":
             self._allocate_parts()
         self.declare_masks()
+        self._declare_joined()
         if self.prepared:
             self.prepare()
         self._level(0)
@@ -115,6 +137,8 @@ class NestText(PacksText):
             self._local_tile()
         elif self.nest.threads[0] <= k < self.nest.threads[1]:
             self._threads()
+        elif joins_rows(self, k):
+            write_joined(self, k)
         elif self._is_tile_row(k):
             self._tile_row(k)
         else:

@@ -30,6 +30,7 @@ from mdh_core.expr import (
     Binary,
     named_values,
 )
+from mdh_core.ir import Store
 
 
 class Tile(Results):
@@ -281,7 +282,12 @@ class Tile(Results):
                 for x, s in zip(texts, stores, strict=True)
             ]
         for s, text in zip(stores, texts, strict=True):
-            self.n.write_vector(s, self.vectors, text)
+            self._store_one(s, text)
+
+    def _store_one(self, s: Store, text: str) -> None:
+        """One vector of a store's cells."""
+        assert self.vectors is not None
+        self.n.write_vector(s, self.vectors, text)
 
     def _scalar_point(self, tail: bool) -> None:
         scalar = self.n.program.hom.scalar

@@ -31,6 +31,7 @@ class VectorsText(CellsText):
         super().__init__(nest, context, out)
         self.scope = nest.accumulate if self.function is not None else nest.tile
         self.masks: dict[str, str] = {}
+        self.joined: dict[str, str] = {}  # outputs whose rows are joined -> where that pays
 
     @property
     def _keeps_order(self) -> bool:

@@ -39,6 +39,7 @@ from lowering.facts import (
     written_past,
 )
 from lowering.histogram import OneHot, one_hot
+from lowering.joined import joined_rows
 from lowering.keyed import CELLS, keyed
 from lowering.machine import LINE, Machine
 from lowering.packs import PRIVATE_BYTES
@@ -274,7 +275,7 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
     for b in input_buffers(f.program):
         if f.pw and packable(f, b):
             point[f"pack_{b}"] = packed.get(b, "no")
-    point |= {f"past_{b}": int(has_whole_lines(f, b, vector)) for b in written_past(f, machine)}
+    point |= {f"past_{b}": _past(f, machine, b, point) for b in written_past(f, machine)}
     if follows_rows(f, machine):
         several = vector != "-" and _rows(f, point) >= _FEWEST and _streams(f, point) <= _MOST
         point["ahead"] = _AHEAD if several else 0
@@ -285,6 +286,21 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
     fetched = 0 if steps < _WHILE else 1 if operations >= _OWN else 5
     point |= dict.fromkeys((f"fetch_{b}" for b in fetchable(f)), fetched)
     return _fitting(f, point) if packed else point
+
+
+def _past(f: Facts, machine: Machine, buffer: str, point: Point) -> int:
+    """Whether an output is written past the caches; 2: a map's rows that share lines, where a tile has whole
+    rows, one after the other."""
+    vector = str(point["vector"])
+    if has_whole_lines(f, buffer, vector):
+        return 1
+    row, after = joined_rows(f.program, buffer) or ("", "")
+    if machine.vector_bytes != LINE or row != vector or tile_of(point, after) > 1:
+        return 0
+    if int(point[f"block_{row}"]) < f.sizes[row]:
+        return 0
+    inner = tile_order(f, int(point.get("order", 0)))
+    return 2 if inner[-2:] == (after, row) else 0
 
 
 def has_short_tiles(f: Facts, point: Point) -> bool:

@@ -29,6 +29,7 @@ import math
 from dataclasses import dataclass, replace
 
 from lowering.histogram import OneHot
+from lowering.joined import joined_rows
 from lowering.keyed import Keyed, keyed
 from lowering.loops import Loop
 from lowering.machine import Machine
@@ -56,6 +57,7 @@ class Nest:
     tile        loops[tile:] have constant trip counts and are written out
     accumulate  from loops[accumulate] inwards results live in a local tile
     past_caches outputs that are written past the caches where they are larger than these
+    joined      an output whose rows share lines, put together and written past the caches
     fetched     outputs whose cells join a tile's results at its end, and which tile fetches them
     keyed       instead of the loops a table of sums by value, where it pays at run time
     ahead       bytes ahead at which a map's rows are fetched; 0: they are not
@@ -75,6 +77,7 @@ class Nest:
     fetched: tuple[tuple[str, int], ...] = ()
     keyed: Keyed | None = None
     ahead: int = 0
+    joined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +253,10 @@ def _nest(program: MdhProgram, phase: Phase, c: Configuration, machine: Machine)
     nest = replace(nest, results=_results(nest))
     by_value = keyed(program) if c.table else None
     past = _written_past(program, c)
-    return replace(nest, past_caches=past, fetched=c.fetched, keyed=by_value, ahead=c.ahead)
+    joined = tuple(b for b in c.joined if joined_rows(program, b) and b not in read_buffers(program))
+    return replace(
+        nest, past_caches=past, fetched=c.fetched, keyed=by_value, ahead=c.ahead, joined=joined
+    )
 
 
 def _written_past(program: MdhProgram, c: Configuration) -> tuple[str, ...]:

@@ -19,6 +19,7 @@
 
 ``past_caches`` refines R3: output buffers whose finished cells go to memory past the caches, where the
 buffer is larger than the last of them (the caches stand for no region of their own on the way out).
+``joined`` does so for one whose rows share lines, which are put together first; see ``lowering.joined``.
 ``fetched`` refines S5: outputs of which cells are fetched while a tile computes; what they hold joins its
 results at the end, instead of being what the tile starts from.  1: the tile's own cells, which suffices where
 it takes longer than memory does; 2, 3: those of the tile that the innermost loop over tiles comes to next, or
@@ -92,6 +93,7 @@ class Configuration:
     swizzle: tuple[tuple[str, tuple[int, int, int]], ...] = ()
     ahead: int = 0
     instruction: str = ""
+    joined: tuple[str, ...] = ()
 
     def part_size(self, level: Level) -> int:
         """Elements of dimension d in one part of the level."""
@@ -148,6 +150,7 @@ def make(
     table: bool = False,
     padding: tuple[tuple[str, int], ...] = (),
     ahead: int = 0,
+    joined: tuple[str, ...] = (),
 ) -> Configuration:
     """A fused configuration from the few choices that matter most.
 
@@ -208,6 +211,7 @@ def make(
         table,
         padding,
         ahead=ahead,
+        joined=joined,
     )
 
 

@@ -14,7 +14,8 @@ in; everything else is a choice.
     pack_<b>      whether an input is copied, and how much at once: "no"; what a "block" reads; what a "row"
                   of tiles reads, along the last of its dimensions in the order of the tile loops; or what
                   one tile reads: "panel"
-    past_<b>      1: an output that is larger than the last cache is written past it
+    past_<b>      1: an output that is larger than the last cache is written past it; 2: so are rows that
+                  share lines, which are put together first
     table         1: points are summed by value, and cells look theirs up (``lowering.keyed``)
     fetch_<b>     1: what cells of an output hold is fetched while a tile computes, and joins at the end;
                   2, 3: for the next tile of the innermost loop over tiles, or of the loop around it;
@@ -127,10 +128,11 @@ def configuration_of(f: Facts, machine: Machine, point: Point) -> Configuration:
         tuple(assign),
         memory,
         start if column else None,
-        tuple(b for b in output_buffers(f.program) if point.get(f"past_{b}", 0)),
+        tuple(b for b in output_buffers(f.program) if point.get(f"past_{b}", 0) == 1),
         tuple((b, n) for b in output_buffers(f.program) if (n := int(point.get(f"fetch_{b}", 0)))),
         bool(point.get("table", 0)),
         ahead=int(point.get("ahead", 0)),
+        joined=tuple(b for b in output_buffers(f.program) if point.get(f"past_{b}", 0) == 2),
     )
 
 

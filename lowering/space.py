@@ -27,6 +27,7 @@ from lowering.facts import (
     written_past,
 )
 from lowering.histogram import one_hot
+from lowering.joined import joined_rows
 from lowering.keyed import keyed
 from lowering.machine import Machine
 from lowering.parameters import input_buffers
@@ -99,7 +100,8 @@ def _space(f: Facts, machine: Machine) -> Space:
     for b in input_buffers(f.program):
         if f.pw and packable(f, b) and not f.ps:
             parameters.append((f"pack_{b}", ("no", "block", "row", "panel")))
-    parameters += [(f"past_{b}", (0, 1)) for b in written_past(f, machine)]
+    past = ((b, (0, 1, 2) if joined_rows(f.program, b) else (0, 1)) for b in written_past(f, machine))
+    parameters += [(f"past_{b}", values) for b, values in past]
     parameters += [(f"fetch_{b}", (0, 1, 2, 3, 4, 5)) for b in fetchable(f)]
     if follows_rows(f, machine):
         parameters.append(("ahead", (0, 512, 1024, 2048)))
