@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mdh_core.expr import Affine, Expr, Var, affine_expr, map_stmts, rewrite
-from mdh_core.ir import Access, Buffer, Dim, HostLoop, MdhProgram, Sequential, Size, Step, programs_of
+from mdh_core.ir import Buffer, Dim, HostLoop, MdhProgram, Sequential, Size, Step, programs_of
 from mdh_core.polytope import rows_of
 
 Rows = list[Affine]
@@ -55,37 +55,47 @@ def assumes(steps: Iterable[Step], names: Collection[str]) -> bool:
     return any(a.names & set(names) for p in programs_of(steps) for a in p.assumptions)
 
 
-def with_values(p: MdhProgram, values: Mapping[str, Affine]) -> MdhProgram:
-    """The program with affine values for names, everywhere but in the dimensions' names."""
-    known = dict(values)
+def _in_affine(p: MdhProgram, known: dict[str, Affine]) -> MdhProgram:
+    """The program with affine values for names in its sizes, index functions and domain."""
 
     def index(a: tuple[Affine, ...]) -> tuple[Affine, ...]:
         return tuple(x.substitute(known) for x in a)
+
+    return replace(
+        p,
+        inp=replace(p.inp, accesses=tuple(replace(a, index=index(a.index)) for a in p.inp.accesses)),
+        hom=replace(
+            p.hom,
+            dims=tuple(Dim(d.name, Size(d.size.span.substitute(known), d.size.step)) for d in p.hom.dims),
+            domain=tuple(c.substitute(known) for c in p.hom.domain),
+        ),
+        out=replace(p.out, stores=tuple(replace(s, index=index(s.index)) for s in p.out.stores)),
+    )
+
+
+def with_values(p: MdhProgram, values: Mapping[str, Affine]) -> MdhProgram:
+    """The program with affine values for names, everywhere but in the dimensions' names."""
+    known = dict(values)
 
     def expr(e: Expr) -> Expr:
         return rewrite(
             e, lambda n: affine_expr(known[n.name]) if isinstance(n, Var) and n.name in known else None
         )
 
-    def access(a: Access) -> Access:
-        return replace(a, index=index(a.index))
-
+    p = _in_affine(p, known)
     scalar, out = p.hom.scalar, p.out
     return replace(
         p,
-        inp=replace(p.inp, accesses=tuple(map(access, p.inp.accesses))),
         hom=replace(
             p.hom,
-            dims=tuple(Dim(d.name, Size(d.size.span.substitute(known), d.size.step)) for d in p.hom.dims),
             scalar=replace(
                 scalar, results=tuple(map(expr, scalar.results)), body=map_stmts(scalar.body, expr)
             ),
-            domain=tuple(c.substitute(known) for c in p.hom.domain),
         ),
         out=replace(
             out,
             initial=tuple(None if e is None else expr(e) for e in out.initial),
-            stores=tuple(replace(s, index=index(s.index), value=expr(s.value)) for s in out.stores),
+            stores=tuple(replace(s, value=expr(s.value)) for s in out.stores),
         ),
     )
 
@@ -98,34 +108,20 @@ def of_known_sizes(steps: Iterable[Step], values: Mapping[str, int]) -> tuple[St
     """
     known = {name: Affine.number(n) for name, n in values.items()}
 
-    def size(n: Size) -> Size:
-        return Size(n.span.substitute(known), n.step)
-
-    def index(a: tuple[Affine, ...]) -> tuple[Affine, ...]:
-        return tuple(x.substitute(known) for x in a)
-
     def step(s: Step) -> Step:
         match s:
             case HostLoop():
-                return replace(s, size=size(s.size), body=tuple(map(step, s.body)))
+                size = Size(s.size.span.substitute(known), s.size.step)
+                return replace(s, size=size, body=tuple(map(step, s.body)))
             case Sequential():
                 return replace(s, buffers=with_known_extents(s.buffers, values))
-        hom = replace(
-            s.hom,
-            dims=tuple(Dim(d.name, size(d.size)) for d in s.hom.dims),
-            domain=tuple(
-                c for c in (x.substitute(known) for x in s.hom.domain) if c.names or not c.holds({})
-            ),
-        )
+        p = _in_affine(s, known)
+        left = tuple(c for c in p.hom.domain if c.names or not c.holds({}))
         return replace(
-            s,
-            buffers=with_known_extents(s.buffers, values),
-            inp=replace(
-                s.inp, accesses=tuple(replace(a, index=index(a.index)) for a in s.inp.accesses)
-            ),
-            hom=hom,
-            out=replace(s.out, stores=tuple(replace(x, index=index(x.index)) for x in s.out.stores)),
-            assumptions=index(s.assumptions),
+            p,
+            buffers=with_known_extents(p.buffers, values),
+            hom=replace(p.hom, domain=left),
+            assumptions=tuple(a.substitute(known) for a in p.assumptions),
         )
 
     return tuple(map(step, steps))

@@ -13,7 +13,6 @@ import pytest
 from certify.certificate import certificate
 from emit.render import emit_openmp
 from emit.request import KernelRequest
-from lifter.lift import LiftedNest
 from lowering.machine import GENERIC
 from lowering.parameters import make
 from lowering.programs import of_known_sizes
@@ -111,15 +110,10 @@ def test_constants_everywhere_that_is_affine() -> None:
     assert not names(steps[0])
 
 
-def _fixed(found: LiftedNest) -> tuple[kernels.Plan, object]:
-    plan = kernels.planned(found, {"n": 40, "m": 32, "k": 8}, stated=True)
-    return plan, plan.kernel({**plan.default, "known": 1}).fixed
-
-
 def test_it_is_certified() -> None:
     """With obligations of its own, which stages that leave out points do not meet."""
     found = lifted(PRODUCT.format(clause=""))
-    plan, _ = _fixed(found)
+    plan = kernels.planned(found, {"n": 40, "m": 32, "k": 8}, stated=True)
     kernel = plan.kernel({**plan.default, "known": 1})
     proof = certificate(found.nest, found.program, kernel.lowered, (), kernel.fixed)
     own = [o for o in proof.obligations if "known sizes" in o.subject]
