@@ -312,6 +312,10 @@ OTHERS = [
          "height=HEIGHT width=WIDTH limit=LIMIT", operation="mandelbrot", roles=("count",),
          extents="HEIGHT WIDTH LIMIT", work="0", loose=0.005),
     Case("prl_2^15", "others", "prl", {}, "n_new=NEW n_old=OLD", work="0"),
+    Case("nbody_8192", "others", "nbody", {}, "n=N", {"soft": 1e-3}),
+    Case("bilateral_1024", "others", "bilateral", {}, "h=H w=W r=R",
+         {"space": 0.1, "tone": 0.5}),
+    Case("black_scholes_2^22", "others", "black_scholes", {}, "n=N", {"rate": 0.02, "vol": 0.3}),
 ]  # fmt: skip
 
 CASES = [*GEMM, *STREAMS, *STENCILS, *CONVOLUTIONS, *CONTRACTIONS, *POLYHEDRAL, *OTHERS]

@@ -36,11 +36,8 @@ from emit.vector_printer import Vectors
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
 from lowering.machine import LINE
-from mdh_core.expr import (
-    Call,
-    straight_line,
-    walk,
-)
+from mdh_core.expr import straight_line
+from mdh_core.lanes import scalar_calls
 
 PARALLEL_WORK = 1 << 15  # points below which threads cost more than they bring
 TEAM_WORK = 1 << 13  # the same where threads have begun and wait for the others in any case
@@ -416,9 +413,7 @@ class NestText(PacksText):
         """
         dims = self.program.hom.dims
         scalar = self.program.hom.scalar
-        uneven = not straight_line(scalar.body) or any(
-            isinstance(n, Call) for e in scalar.results for n in walk(e)
-        )
+        uneven = not straight_line(scalar.body) or scalar_calls(self.program)
         least = (TEAM_WORK if self.context.team else PARALLEL_WORK) // (64 if uneven else 1)
         known = [d.size.constant for d in dims]
         enough = "*".join(f"(double){size_name(d.name)}" for d in dims) + f" > {least}"

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from emit.c_text import c_type
 from emit.kernel_text import Context, atom
+from emit.math_text import lanes_call
+from lowering.facts import IN_VECTORS
 from mdh_core.expr import (
     COMPARISONS,
     INT32,
@@ -33,7 +35,7 @@ from mdh_core.expr import (
     Var,
     walk,
 )
-from mdh_core.lanes import is_truth, steady_divisor
+from mdh_core.lanes import has_lanes, is_truth, reads_lane_by_lane, steady_divisor
 
 
 class NotVector(Exception):  # noqa: N818 - an answer, not an error
@@ -193,6 +195,8 @@ class VectorPrinter:
         stride = self.context.lane_stride(buffer, index, self.vectors.dim)
         if stride == -1:
             return self._lane_by_lane(e)  # compilers turn a vector around
+        if stride is not None and stride not in IN_VECTORS and reads_lane_by_lane(self.context.program):
+            return self._lane_by_lane(e)
         if stride != 1:
             raise NotVector
         return f"*(const {self.vectors.unaligned(e.type)} *)&{self.context.subscript(buffer, index)}"
@@ -250,6 +254,9 @@ class VectorPrinter:
                 return self.converted(self._vector(a), a.type, t)
             case Select(cond=cond, then=then, other=other, type=t):
                 return self._select(cond, then, other, t)
+            case Call(args=(a,), type=t) if has_lanes(e, self.context.program.fp):
+                assert isinstance(t, ScalarType)
+                return lanes_call(e, self.vectors.type(t), self.vectors.mask(t), self.vector(a))
             case _:
                 raise NotVector
 
@@ -272,7 +279,7 @@ class VectorPrinter:
     def _may_fail(self, n: Expr) -> bool:
         """Whether a node must not be computed where C would not."""
         return (
-            isinstance(n, Call)
+            (isinstance(n, Call) and not has_lanes(n, self.context.program.fp))
             or (isinstance(n, Load) and self.context.known_index(n.index) is None)
             or (isinstance(n, Binary) and n.op in "/%" and n.type.is_integer and not steady_divisor(n))
         )

@@ -22,6 +22,7 @@ from lowering.facts import (
     follows_rows,
     has_whole_lines,
     histogram_threads,
+    in_vectors,
     is_readable_beyond,
     is_screened,
     lane_counts,
@@ -48,7 +49,7 @@ from lowering.point import Point, configuration_of, dims_around, own_values, rou
 from lowering.traffic import Moved, footprint, in_one_way, moved, uses
 from mdh_core.expr import Affine, Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.ir import MdhProgram
-from mdh_core.lanes import lane_function
+from mdh_core.lanes import LANES, lane_function, scalar_calls
 
 _NEAR_RUN, _FAR_RUN = 1e-9, 1e-8  # seconds per run of neighbours that comes into a first or second cache
 _MEMORY_RUN = 1e-7  # the same for a run that comes from memory: a page to open, and to look up
@@ -320,8 +321,7 @@ def _is_uneven(f: Facts) -> bool:
     scalar = lane_function(f.program)  # a call of what is one expression costs what that does
     if f.program.hom.domain:
         return True
-    calls = any(isinstance(n, Call) for e in scalar.results for n in walk(e))
-    return calls or not straight_line(scalar.body)
+    return scalar_calls(f.program) or not straight_line(scalar.body)
 
 
 def _fitting(f: Facts, point: Point) -> Point:
@@ -357,6 +357,10 @@ def _is_apart(f: Facts, vector: str) -> bool:
     return any(s != 1 for s in store_strides(f, vector))
 
 
+_COUNTED = (Binary, Select, Call)
+_IN_LANES = 12  # operations of a function of math.h that vectors have, on the average
+
+
 @once
 def _operations(f: Facts) -> int:
     scalar = lane_function(f.program)
@@ -365,7 +369,7 @@ def _operations(f: Facts) -> int:
     count = 0
     while exprs:
         for n in walk(exprs.pop()):
-            count += isinstance(n, Binary | Select | Call)
+            count += _IN_LANES if isinstance(n, Call) and n.function in LANES else isinstance(n, _COUNTED)
             if isinstance(n, Call) and n.function in own:
                 exprs += stmt_exprs(own.pop(n.function).body)  # once: functions may call themselves
     return max(1, count + (len(f.program.component_types) if f.pw or f.ps else 0))
@@ -446,9 +450,7 @@ def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
         if pack is not None:
             gathers = any(s not in (0, 1) for a, s in strides(f, vector) if a.buffer == b)
             copied += pack * (1e-9 if gathers else 3e-10)
-    works = vector != "-" and all(
-        s in IN_VECTORS or packs[a.buffer] is not None for a, s in strides(f, vector)
-    )
+    works = vector != "-" and in_vectors(f, [s for a, s in strides(f, vector) if packs[a.buffer] is None])
     speed = float(min(v, lanes)) if works else 0.7
     if works and not straight_line(f.program.hom.scalar.body):
         # vectors side by side hide how long each value takes; more lanes wait longer for the last one

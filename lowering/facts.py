@@ -34,7 +34,14 @@ from mdh_core.expr import (
     walk,
 )
 from mdh_core.ir import Access, MdhProgram, read_buffers, reads_own_cell
-from mdh_core.lanes import has_masked_form, lane_function, steady_divisor, widest
+from mdh_core.lanes import (
+    has_lanes,
+    has_masked_form,
+    lane_function,
+    reads_lane_by_lane,
+    steady_divisor,
+    widest,
+)
 from mdh_core.polytope import rows_of
 
 SHORTEST_ROW = 4096  # bytes of a row that is written past the caches whose ends do not matter
@@ -164,17 +171,23 @@ def _has_vector_form(f: Facts) -> bool:
     p = f.program
     lanes = lane_function(p)
     body = lanes.body
-    if not (straight_line(body) or has_masked_form(body)) or any(a.conditional for a in p.inp.accesses):
+    if not (straight_line(body) or has_masked_form(body, p.fp)) or any(a.conditional for a in p.inp.accesses):
         return False
     if not all(isinstance(t, ScalarType) and t.kind != "bool" for t in p.component_types):
         return False
     for e in (*lanes.results, *stmt_exprs(body)):
         for n in walk(e):
-            if isinstance(n, Call) or not isinstance(n.type, ScalarType):
+            if (isinstance(n, Call) and not has_lanes(n, p.fp)) or not isinstance(n.type, ScalarType):
                 return False
             if isinstance(n, Binary) and n.op in "/%" and n.type.is_integer and not steady_divisor(n):
                 return False
     return True
+
+
+def in_vectors(f: Facts, inputs: list[int | None]) -> bool:
+    """Whether operands with these strides make vectors, some of them lane by lane."""
+    apart = [s for s in inputs if s not in IN_VECTORS]
+    return len(apart) <= reads_lane_by_lane(f.program) and None not in apart
 
 
 @once
@@ -190,7 +203,7 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
             if d in f.cc:
                 copied = all(packable(f, a.buffer) or s in IN_VECTORS for a, s in strides(f, d))
                 if all(s == 1 for s in store_strides(f, d)):
-                    if all(s in IN_VECTORS for s in inputs):
+                    if in_vectors(f, inputs):
                         natural_cc.append(d)
                     elif copied:
                         by_copy.append(d)
@@ -200,7 +213,7 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
                 function is not None
                 and function.identity is not None
                 and not _keeps_order(f)
-                and all(s in IN_VECTORS for s in inputs)
+                and in_vectors(f, inputs)
                 and any(inputs)
                 and not _left_to_compilers(f)
             ):
@@ -248,6 +261,8 @@ def is_screened(p: MdhProgram) -> bool:
     value = scalar.results[0]
     for n in walk(value):
         if isinstance(n, Cast) and n.a.type.size != n.type.size:
+            return False
+        if isinstance(n, Call) and not has_lanes(n, "exact"):
             return False
         products = isinstance(n, Binary) and n.op in "+-" and n.type.is_float
         if products and any(isinstance(x, Binary) and x.op == "*" for x in walk(n)):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mdh_core.expr import (
     COMPARISONS,
+    DOUBLE,
+    FLOAT,
     LOGICAL,
     Assign,
     Binary,
@@ -65,7 +67,10 @@ def lane_function(program: MdhProgram) -> LaneFunction:
     def inlined(e: Expr) -> Expr:
         return rewrite(e, lambda n: _in_place(n, functions) if isinstance(n, Call) else None)
 
-    body, results = map_stmts(scalar.body, inlined), tuple(map(inlined, scalar.results))
+    if straight_line(scalar.body):
+        body, results = _with_calls_named(program, functions)
+    else:
+        body, results = map_stmts(scalar.body, inlined), tuple(map(inlined, scalar.results))
     size = max(t.size for t in program.component_types)
     if not straight_line(body):
         return LaneFunction(body, results, max(size, widest(body)))
@@ -74,21 +79,140 @@ def lane_function(program: MdhProgram) -> LaneFunction:
     return LaneFunction(body, results, max(size, _widest_varying(body, results, dims)))
 
 
+@dataclass(frozen=True, slots=True)
+class LibraryFunction:
+    """A function of math.h that vectors have: its name without suffix, and the type of argument and result.
+
+    exact    its results are those of the library to the bit; others are within one unit in the last place
+    """
+
+    name: str
+    type: ScalarType
+    exact: bool
+
+
+LANES = {
+    name + suffix: LibraryFunction(name, t, exact)
+    for name, exact in (("exp", False), ("log", False), ("sqrt", True), ("fabs", True))
+    for suffix, t in (("", DOUBLE), ("f", FLOAT))
+}
+
+
+def has_lanes(call: Call, fp: str) -> bool:
+    """Whether a call may be one for all lanes of a vector under a floating-point policy.
+
+    Only ``fast`` allows other roundings than the library's; which cells are computed in vectors, and which
+    by it, is no part of what the other policies promise.
+    """
+    f = LANES.get(call.function)
+    return f is not None and (f.exact or fp == "fast")
+
+
+def scalar_calls(program: MdhProgram) -> bool:
+    """Whether a point calls what only one point after the other can call."""
+    f = lane_function(program)
+    exprs = (*f.results, *stmt_exprs(f.body))
+    return any(isinstance(n, Call) and not has_lanes(n, program.fp) for e in exprs for n in walk(e))
+
+
+def _with_calls_named(
+    program: MdhProgram, functions: dict[str, Function]
+) -> tuple[tuple[Stmt, ...], tuple[Expr, ...]]:
+    """A straight-line scalar function without calls of functions that are declarations and one expression.
+
+    before   c = x*cumulative(d)            cumulative(d) { t = 1/(1 + abs(d));  return d < 0 ? t : 1 - t; }
+    after    cumulative_t = 1/(1 + abs(d));  c = x*(d < 0 ? cumulative_t : 1 - cumulative_t)
+
+    Where a function calls nothing of the library, its values take the places of their names.
+    """
+    scalar, found = program.hom.scalar, list[Stmt]()
+    taken = {q.name for q in program.params} | {b.name for b in program.buffers} | {*functions}
+    taken |= {d.name for d in program.hom.dims} | {d.name for d in declared_in(scalar.body)}
+
+    def named(name: str, e: Expr) -> Expr:
+        if isinstance(e, Var | Const | Operand):
+            return e
+        own, k = name, 1
+        while own in taken:
+            own, k = f"{name}_{k + 1}", k + 1
+        taken.add(own)
+        found.append(Declare(own, e.type, e))
+        return Var(own, e.type)
+
+    def without(e: Expr, functions: dict[str, Function]) -> Expr:
+        return rewrite(e, lambda n: value_of(n, functions) if isinstance(n, Call) else None)
+
+    def value_of(call: Call, functions: dict[str, Function]) -> Expr | None:
+        f = functions.get(call.function)
+        if f is None or not _is_expression(f):
+            return None
+        if not any(isinstance(n, Call) for e in stmt_exprs(f.body) for n in walk(e)):
+            return _in_place(call, functions)
+        if any(may_fail(n) for e in stmt_exprs(f.body) for n in walk(e)):
+            return None  # it would be computed where the program does not
+        own = {name: named(f"{f.name}_{name}", a) for (name, _), a in zip(f.params, call.args, strict=True)}
+        others = {name: g for name, g in functions.items() if g is not f}  # a function may call itself
+        for s in f.body[:-1]:
+            assert isinstance(s, Declare) and s.value is not None
+            own[s.name] = named(f"{f.name}_{s.name}", without(substitute(s.value, own), others))
+        last = f.body[-1]
+        assert isinstance(last, Return)
+        e = without(substitute(last.value, own), others)
+        return e if e.type == call.type else None
+
+    for s in scalar.body:
+        assert isinstance(s, Declare)
+        found.append(s if s.value is None else replace(s, value=without(s.value, functions)))
+    results = tuple(without(e, functions) for e in scalar.results)
+    return tuple(found), results
+
+
+def _is_expression(f: Function) -> bool:
+    """Whether a function is declarations with values and one expression."""
+    if f.out_param or not f.body or not isinstance(f.body[-1], Return):
+        return False
+    return all(isinstance(s, Declare) and s.value is not None for s in f.body[:-1])
+
+
+def may_fail(n: Expr) -> bool:
+    """Whether a node other than a call must not be computed where C would not."""
+    return isinstance(n, Load) or (
+        isinstance(n, Binary) and n.op in "/%" and _is_integer(n) and not steady_divisor(n)
+    )
+
+
+_READS = 4  # lane by lane, for each costly operation
+
+
+@functools.lru_cache(maxsize=256)
+def reads_lane_by_lane(program: MdhProgram) -> int:
+    """How many operands of a point may be read one lane after the other, as computing takes longer.
+
+    Roots, divisions and functions of the library take as long as several loads and what joins them.
+    """
+    f = lane_function(program)
+    nodes = [n for e in (*f.results, *stmt_exprs(f.body)) for n in walk(e)]
+    calls = sum(isinstance(n, Call) and n.function.removesuffix("f") != "fabs" for n in nodes)
+    divisions = sum(isinstance(n, Binary) and n.op == "/" and n.type.is_float for n in nodes)
+    return _READS * (calls + divisions) if calls else 0
+
+
 _MOST = 200  # nodes of an expression that stands in the place of a call
 
 
 def _in_place(call: Call, functions: dict[str, Function]) -> Expr | None:
     """A call's value without the call, if its function is declarations and one expression."""
     f = functions.get(call.function)
-    if f is None or f.out_param or not f.body or not isinstance(f.body[-1], Return):
+    if f is None or not _is_expression(f):
         return None
     values: dict[str, Expr] = dict(zip((name for name, _ in f.params), call.args, strict=True))
     for s in f.body[:-1]:
-        if not isinstance(s, Declare) or s.value is None:
-            return None
+        assert isinstance(s, Declare) and s.value is not None
         values[s.name] = substitute(s.value, values)
     others = {name: g for name, g in functions.items() if g is not f}  # a function may call itself
-    inner = rewrite(f.body[-1].value, lambda n: _in_place(n, others) if isinstance(n, Call) else None)
+    last = f.body[-1]
+    assert isinstance(last, Return)
+    inner = rewrite(last.value, lambda n: _in_place(n, others) if isinstance(n, Call) else None)
     e = substitute(inner, values)
     known = set().union(*(variables(a) for a in call.args))
     small = sum(1 for _ in walk(e)) <= _MOST
@@ -138,8 +262,11 @@ def declared_in(body: Sequence[Stmt]) -> Iterator[Declare]:
                 pass
 
 
-def has_masked_form(body: Sequence[Stmt]) -> bool:
-    """Whether a body consists of assignments to its own scalars, branches and loops, and cannot fail."""
+def has_masked_form(body: Sequence[Stmt], fp: str) -> bool:
+    """Whether a body consists of assignments to its own scalars, branches and loops, and cannot fail.
+
+    ``fp``: the program's floating-point policy.
+    """
     own = {d.name: d.type for d in declared_in(body)}
 
     def plain(s: Stmt) -> bool:
@@ -156,8 +283,7 @@ def has_masked_form(body: Sequence[Stmt]) -> bool:
                 return False
 
     return all(map(plain, body)) and not any(
-        isinstance(n, Call | Load)
-        or (isinstance(n, Binary) and n.op in "/%" and _is_integer(n) and not steady_divisor(n))
+        may_fail(n) or (isinstance(n, Call) and not has_lanes(n, fp))
         for e in stmt_exprs(tuple(body))
         for n in walk(e)
     )

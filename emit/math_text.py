@@ -1,0 +1,210 @@
+"""Functions of math.h for the lanes of a vector, as macros of GNU C.
+
+    MDH_EXPF(F, I, x)    F: a vector type of ``float`` or ``double``, I: one of signed integers as wide
+    in                   x: a value of type F
+    out                  of type F, in every lane what the function returns, to within one unit in the last
+                         place (``sqrt`` and ``fabs``: to the bit); NaN, infinities and zeros as in C
+
+``errno`` is not set; which functions a nest may take from here is for ``mdh_core.lanes.has_lanes`` to say.
+
+    exp    x = k ln 2 + r with |r| <= ln 2 / 2, k ln 2 in two parts of which the first is exact; e^r =
+           1 + r + r^2 P(r), the rounding error of 1 + r is added again; 2^k in two factors, as it may be
+           smaller than a normal number or the result larger than one; where the result is 0 one factor
+           is, since results that underflow cost many cycles
+    log    x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); ``float``: f - f^2/2 + f^3 P(f); ``double``,
+           with s = f / (2 + f): f - (f^2/2 - s (f^2/2 + s^2 P(s^2))), which is 2 artanh(s)
+
+The polynomials were fitted for the least relative error (Lawson's weighted least squares, 40 digits): 3.3e-9,
+4.1e-18, 5.9e-9 and 2.5e-18.  ``MDH_WHOLE`` keeps compilers that may reassociate (``-ffast-math`` of the
+user) from joining the two parts of k ln 2, or cancelling what rounds to an integer.
+
+Shown right by tests/test_math_lanes.py: values of all exponents against more exact ones.
+"""
+
+from __future__ import annotations
+
+from mdh_core.expr import Call, ScalarType
+from mdh_core.lanes import LANES
+
+_CHOOSE = (
+    "#ifndef MDH_CHOOSE /* a where the mask is -1, b where it is 0 */",
+    "#define MDH_CHOOSE(F, I, mask, a, b) ((F)(((I)(mask) & (I)(a)) | (~(I)(mask) & (I)(b))))",
+    "#endif",
+)
+_WHOLE = (
+    "#ifndef MDH_WHOLE /* the value is computed as it is written; clang has no registers for 8 bytes here */",
+    "#define MDH_WHOLE(x) do { if (sizeof(x) > 8) MDH_KEEP(x); } while (0)",
+    "#endif",
+)
+
+
+def _exp(t: ScalarType) -> list[str]:
+    f = "f" if t.bits == 32 else ""
+    low, high, shift, magic, bits, mantissa, bias = (
+        ("-104.0f", "89.0f", "0x1.8p23f", "0x4b400000", "0x1.715476p+0f", 23, 127)
+        if f else
+        ("-746.0", "710.0", "0x1.8p52", "0x4338000000000000", "0x1.71547652b82fep+0", 52, 1023)
+    )  # fmt: skip
+    coefficients = (
+        ("0.00138131245f", "0.0083694207f", "0.0416684572f", "0.166665148f", "0.49999993f")
+        if f else
+        ("2.4998453028331942e-8", "2.7631674190725413e-7", "2.7557598850305311e-6", "2.4801489392537474e-5",
+         "1.9841269484346899e-4", "1.3888888946877229e-3", "8.3333333335084907e-3", "4.1666666666519331e-2",
+         "0.16666666666666385", "0.50000000000000117")
+    )  # fmt: skip
+    ln2 = _ln2(t)
+    return [
+        "const F mdh_v = (value), mdh_0 = {0};",
+        f"const F mdh_a = MDH_CHOOSE(F, I, mdh_v < {low}, mdh_0 - {low[1:]}, mdh_v);",
+        f"const F mdh_x = MDH_CHOOSE(F, I, mdh_a > {high}, mdh_0 + {high}, mdh_a);",
+        f"F mdh_t = mdh_x * {bits} + {shift};",
+        "MDH_WHOLE(mdh_t);",
+        f"const I mdh_n = (I)mdh_t - {magic}, mdh_h = mdh_n >> 1;",
+        f"const F mdh_k = mdh_t - {shift};",
+        f"F mdh_y = mdh_x - mdh_k * {ln2[0]};",
+        "MDH_WHOLE(mdh_y);",
+        f"const F mdh_c = mdh_k * -{ln2[1]}, mdh_r = mdh_y + mdh_c;",
+        f"F mdh_u = mdh_y + 1.0{f};",
+        "MDH_WHOLE(mdh_u);",
+        *_polynomial("mdh_r", coefficients),
+        f"mdh_p = mdh_p * (mdh_r * mdh_r) + mdh_c + (mdh_y - (mdh_u - 1.0{f})) + mdh_u;",
+        f"const I mdh_s = ((mdh_n - mdh_h + {bias}) << {mantissa}) & (I)(mdh_v >= {low});",
+        f"mdh_p * (F)((mdh_h + {bias}) << {mantissa}) * (F)mdh_s;",
+    ]
+
+
+def _ln2(t: ScalarType) -> tuple[str, str]:
+    """The logarithm of two in two parts; k times the first is exact for every exponent k."""
+    if t.bits == 32:
+        return "0x1.62e4p-1f", "0x1.7f7d1cp-20f"
+    return "0x1.62e42fefp-1", "0x1.473de6af278edp-34"
+
+
+def _polynomial(x: str, coefficients: tuple[str, ...]) -> list[str]:
+    """``mdh_p``: Horner's rule, the coefficient of the highest power first."""
+    first, second, *others = coefficients
+    return [
+        f"F mdh_p = {x} * {first} + {second};".replace("+ -", "- "),
+        *(f"mdh_p = mdh_p * {x} + {c};".replace("+ -", "- ") for c in others),
+    ]
+
+
+def _log(t: ScalarType) -> list[str]:
+    f = "f" if t.bits == 32 else ""
+    least, scale, mantissa, mask, root = (
+        ("0x1p-126f", "0x1p23f", 23, "0x7fffff", "0x3f3504f3")
+        if f else
+        ("0x1p-1022", "0x1p52", 52, "0xfffffffffffff", "0x3fe6a09e667f3bcd")
+    )  # fmt: skip
+    ln2 = _ln2(t)
+    integer = f"(mdh_b >> {mantissa}) - (mdh_s & {mantissa})"
+    if f:
+        exponent = [f"const F mdh_k = __builtin_convertvector({integer}, F);"]
+        rest = [
+            *_polynomial("mdh_f", ("-0.0763419744f", "0.127614437f", "-0.131602330f", "0.142017800f",
+                                   "-0.166233543f", "0.200012258f", "-0.250008211f", "0.333333317f")),
+            "const F mdh_q = mdh_f * mdh_f;",
+            f"F mdh_r = mdh_k * {ln2[1]} + mdh_q * mdh_f * mdh_p - 0.5f * mdh_q;",
+        ]  # fmt: skip
+    else:  # few machines convert integers of 64 bits
+        exponent = [
+            f"F mdh_k = (F)({integer} + 0x4338000000000000);",
+            "MDH_WHOLE(mdh_k);",
+            "mdh_k -= 0x1.8p52;",
+        ]
+        rest = [
+            "const F mdh_d = mdh_f / (mdh_f + 2.0), mdh_z = mdh_d * mdh_d, mdh_q = 0.5 * mdh_f * mdh_f;",
+            *_polynomial("mdh_z", ("0.14799073354278204", "0.15313754988082182", "0.18183575198009438",
+                                   "0.22222198377790818", "0.28571428744148911", "0.39999999999407448",
+                                   "0.66666666666667354")),
+            f"F mdh_r = mdh_d * (mdh_p * mdh_z + mdh_q) + mdh_k * {ln2[1]} - mdh_q;",
+        ]  # fmt: skip
+    nan = f'__builtin_nan{f}("")'
+    return [
+        "const F mdh_v = (value), mdh_0 = {0};",
+        f"const I mdh_s = (I)(mdh_v < {least});",
+        f"const I mdh_b = (I)MDH_CHOOSE(F, I, mdh_s, mdh_v * {scale}, mdh_v) - {root};",
+        f"const F mdh_f = (F)((mdh_b & {mask}) + {root}) - 1.0{f};",
+        *exponent,
+        *rest,
+        "MDH_WHOLE(mdh_r);",
+        "mdh_r += mdh_f;",
+        "MDH_WHOLE(mdh_r);",
+        f"mdh_r += mdh_k * {ln2[0]};",
+        f"const F mdh_e = MDH_CHOOSE(F, I, mdh_v == 0.0{f}, mdh_0 - __builtin_inf{f}(), mdh_v);",
+        f"const F mdh_o = MDH_CHOOSE(F, I, mdh_v < 0.0{f}, mdh_0 + {nan}, mdh_e);",
+        f"MDH_CHOOSE(F, I, (mdh_v > 0.0{f}) & (mdh_v < __builtin_inf{f}()), mdh_r, mdh_o);",
+    ]
+
+
+def _fabs(t: ScalarType) -> list[str]:
+    return [f"(F)((I)(value) & {'0x7fffffff' if t.bits == 32 else '0x7fffffffffffffff'});"]
+
+
+def _sqrt(t: ScalarType) -> list[str]:
+    """An instruction: the library's function sets ``errno``, so that compilers keep its calls."""
+    kind = "s" if t.bits == 32 else "d"
+    name = f"ROOT_P{kind.upper()}(mdh_r, mdh_v);"
+    return [
+        "const F mdh_v = (value);",
+        "F mdh_r;",
+        f"if (sizeof(F) > 8) MDH_{name} else MDH_EACH_{name}",
+        "mdh_r;",
+    ]
+
+
+def _root(t: ScalarType) -> tuple[str, ...]:
+    kind, f = ("s", "f") if t.bits == 32 else ("d", "")
+    name = f"MDH_ROOT_P{kind.upper()}"
+    instructions = (
+        ("#if defined(__AVX512F__)", "vsqrtp", "v"),
+        ("#elif defined(__AVX__)", "vsqrtp", "x"),
+        ("#elif defined(__SSE2__)", "sqrtp", "x"),
+    )
+    rows = []
+    for condition, word, letter in instructions:
+        asm = f'__asm__("{word}{kind} %1, %0" : "={letter}"(y) : "{letter}"(x))'
+        rows += [condition, f"#define {name}(y, x) {asm}"]
+    return (
+        f"#ifndef {name} /* y = the square root of x */",
+        *rows,
+        "#else",
+        f"#define {name}(y, x) MDH_EACH_ROOT_P{kind.upper()}(y, x)",
+        "#endif",
+        f"#define MDH_EACH_ROOT_P{kind.upper()}(y, x) \\",
+        f"    for (unsigned mdh_l = 0; mdh_l < sizeof(x) / {t.size}; mdh_l++) \\",
+        f"      (y)[mdh_l] = __builtin_sqrt{f}((x)[mdh_l])",
+        "#endif",
+    )
+
+
+_BODIES = {"exp": _exp, "log": _log, "fabs": _fabs, "sqrt": _sqrt}
+
+
+def lanes_call(call: Call, real: str, integer: str, value: str) -> str:
+    """The text of a call for vectors of the type ``real``; ``integer``: the type of their masks."""
+    return f"{macro_name(call.function)}({real}, {integer}, {value})"
+
+
+def macro_name(function: str) -> str:
+    return f"MDH_{function.upper()}"
+
+
+def math_macros(function: str) -> list[str]:
+    """The definition of a function's macro, with what it needs but for ``MDH_KEEP``."""
+    t = LANES[function].type
+    name, body = macro_name(function), _BODIES[LANES[function].name](t)
+    helpers = [
+        line
+        for word, lines in (("MDH_CHOOSE", _CHOOSE), ("MDH_WHOLE", _WHOLE), ("MDH_ROOT", _root(t)))
+        if any(word in row for row in body)
+        for line in lines
+    ]
+    if len(body) == 1:
+        text = [f"#define {name}(F, I, value) ({body[0].removesuffix(';')})"]
+    else:
+        rows = [f"    {row} \\" for row in body[:-1]]
+        text = [f"#define {name}(F, I, value) ({{ \\", *rows, f"    {body[-1]} }})"]
+    return [*helpers, f"#ifndef {name} /* {function} in every lane */", *text, "#endif"]
+
+

@@ -1,0 +1,234 @@
+"""Functions of math.h in the lanes of vectors: their values, and the programs that call them."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from emit.math_text import macro_name, math_macros
+from emit.render import emit_openmp
+from emit.request import KernelRequest
+from lowering.cost import default_point
+from lowering.facts import facts, is_screened, vector_candidates
+from lowering.machine import GENERIC
+from lowering.point import configuration_at
+from mdh_core.combine import arg_operator
+from mdh_core.expr import (
+    DOUBLE,
+    FLOAT,
+    INT32,
+    Assign,
+    Binary,
+    Call,
+    Const,
+    Declare,
+    If,
+    ScalarType,
+    Var,
+)
+from mdh_core.interpreter import run
+from mdh_core.ir import MdhProgram
+from mdh_core.lanes import LANES
+from tests.catalogue import operator, program, x
+from tests.compilers import COMPILERS
+from tests.emitted import Case, run_emitted, with_extents
+from tests.strategies import buffers_for, copy_of
+
+KEEP = """
+#if defined(__SSE2__)
+#define MDH_KEEP(x) __asm__("" : "+x"(x))
+#else
+#define MDH_KEEP(x) ((void)0)
+#endif
+"""
+FLAGS = (("-O2", "-march=native"), ("-O2",), ("-O2", "-march=native", "-ffp-contract=off"))
+
+
+def _widths(t: ScalarType, flags: tuple[str, ...]) -> list[int]:
+    """Bytes of vectors of at least two lanes, and no longer than a register."""
+    return [n for n in (8, 16, 32) if n >= 2 * t.size and (n < 32 or "-march=native" in flags)]
+
+
+def _library(directory: Path, compiler: str, flags: tuple[str, ...]) -> ctypes.CDLL:
+    """For each function and width, a loop of vectors over an array."""
+    rows = [KEEP]
+    for name, f in LANES.items():
+        rows += math_macros(name)
+        t = f.type.name
+        integer = "int" if f.type.bits == 32 else "long"
+        for width in _widths(f.type, flags):
+            tag = f"{name}_{width}"
+            rows += [
+                f"typedef {t} F_{tag} __attribute__((vector_size({width}), aligned({f.type.size}), may_alias));",
+                f"typedef {integer} I_{tag} __attribute__((vector_size({width})));",
+                f"typedef {t} R_{tag} __attribute__((vector_size({width})));",
+                f"void {tag}(const {t} *x, {t} *y, long n) {{",
+                f"  for (long i = 0; i < n; i += {width // f.type.size})",
+                f"    *(F_{tag} *)&y[i] = {macro_name(name)}(R_{tag}, I_{tag}, *(const F_{tag} *)&x[i]);",
+                "}",
+            ]
+    source, made = directory / "lanes.c", directory / "lanes.so"
+    source.write_text("\n".join(rows) + "\n")
+    words = [compiler, *flags, "-Wall", "-Wextra", "-Wno-psabi", "-Werror", "-fPIC", "-shared", str(source)]
+    built = subprocess.run([*words, "-o", str(made)], capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr[:3000]
+    return ctypes.CDLL(str(made))
+
+
+def _values(t: ScalarType) -> np.ndarray:
+    """Numbers of all exponents, denormal ones among them, those near the ends of ``exp``, special values."""
+    rng = np.random.default_rng(7)
+    unsigned, real = (np.uint32, np.float32) if t.bits == 32 else (np.uint64, np.float64)
+    any_bits = rng.integers(0, np.iinfo(unsigned).max, 1 << 18, dtype=unsigned, endpoint=True).view(real)
+    end = 104 if t.bits == 32 else 746
+    near_one = (1 + rng.uniform(-0.6, 0.6, 1 << 16)).astype(real)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, np.finfo(real).tiny, np.finfo(real).smallest_subnormal]
+    borders = [88.72283, 88.72284, -87.33655, -103.9721, -103.9720, 709.7827, 709.7828, -745.1332, -745.1333]
+    every = [any_bits, rng.uniform(-end, end, 1 << 18).astype(real), near_one, near_one * 1e-4]
+    found = np.concatenate([*every, np.array([*special, *borders], real)])
+    return np.concatenate([found, np.ones(-len(found) % 32, real)])  # whole vectors
+
+
+_EXACT = {"exp": np.exp, "log": np.log, "sqrt": np.sqrt, "fabs": np.abs}
+
+
+def _called(library: ctypes.CDLL, tag: str, values: np.ndarray) -> np.ndarray:
+    found = np.empty_like(values)
+    getattr(library, tag)(
+        ctypes.c_void_p(values.ctypes.data), ctypes.c_void_p(found.ctypes.data), ctypes.c_long(len(values))
+    )
+    return found
+
+
+@pytest.mark.parametrize("flags", FLAGS, ids=" ".join)
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_values_are_within_one_unit_of_the_last_place(
+    compiler: str, flags: tuple[str, ...], tmp_path: Path
+) -> None:
+    library = _library(tmp_path, compiler, flags)
+    for name, f in LANES.items():
+        values = _values(f.type)
+        with np.errstate(all="ignore"):
+            wide = _EXACT[f.name](values.astype(np.longdouble))
+            want = _EXACT[f.name](values) if f.exact else wide.astype(values.dtype)
+        for width in _widths(f.type, flags):
+            found = _called(library, f"{name}_{width}", values)
+            plain = np.isfinite(want) & np.isfinite(found)
+            rest = ~plain
+            about = f"{name} in {width} bytes"
+            assert np.array_equal(np.isnan(found[rest]), np.isnan(want[rest])), about
+            numbers = rest & ~np.isnan(want)
+            assert np.array_equal(found[numbers], want[numbers]), about
+            if f.exact:
+                assert np.array_equal(found[plain], want[plain]), about
+                assert np.array_equal(np.signbit(found[plain]), np.signbit(want[plain])), about
+                continue
+            unit = np.spacing(np.abs(want[plain])).astype(np.longdouble)
+            error = np.abs(found[plain].astype(np.longdouble) - wide[plain]) / unit
+            assert error.max() < 1, (about, values[plain][error.argmax()], error.max())
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_values_where_the_user_lets_compilers_reassociate(compiler: str, tmp_path: Path) -> None:
+    """Only normal numbers; a lost part of k ln 2 would be a thousand units and more."""
+    library = _library(tmp_path, compiler, ("-O2", "-march=native", "-ffast-math"))
+    for name in ("exp", "log", "expf", "logf"):
+        real = np.float32 if name.endswith("f") else np.float64
+        values = np.random.default_rng(3).uniform(0.01, 80, 1 << 16).astype(real)
+        found = _called(library, f"{name}_32", values)
+        wide = _EXACT[LANES[name].name](values.astype(np.longdouble))
+        unit = np.spacing(np.abs(wide.astype(real))).astype(np.longdouble)
+        assert (np.abs(found.astype(np.longdouble) - wide) / unit).max() < 4, name
+
+
+def _call(name: str, t: ScalarType, *args: object) -> Call:
+    return Call(name + ("f" if t == FLOAT else ""), args, t)  # type: ignore[arg-type]
+
+
+def _map(name: str, t: ScalarType) -> MdhProgram:
+    """Y[i, j] = f(X[i, j]) + 0.5"""
+    value = Binary("+", _call(name, t, x(0, t)), Const(0.5, t), t)
+    return program(f"{name}_{t.name}", "i:I j:J", "cc cc", {"X": t, "Y": t}, "X[i, j]", "Y[i, j]", (value,))
+
+
+def _masked(t: ScalarType) -> MdhProgram:
+    """A branch around calls: other lanes keep what they have."""
+    v = Var("v", t)
+    body = (
+        Declare("v", t, x(0, t)),
+        If(Binary("<", v, Const(0.0, t), INT32), (Assign(v, _call("fabs", t, v)),),
+           (Assign(v, _call("sqrt", t, v)),)),
+    )  # fmt: skip
+    return program(f"masked_{t.name}", "i:I j:J", "cc cc", {"X": t, "Y": t}, "X[i, j]", "Y[i, j]", (v,), body=body)
+
+
+def _sum(t: ScalarType) -> MdhProgram:
+    """S[i] = sum over k of sqrt(X[i, k])**2 for squares, which is exact."""
+    root = _call("sqrt", t, _call("fabs", t, x(0, t)))
+    return program(
+        f"sum_{t.name}", "i:I k:K", "cc pw", {"X": t, "S": t}, "X[i, k]", "S[i]", (root,), combine=operator("+", t)
+    )
+
+
+PROGRAMS = tuple(make(t) for t in (FLOAT, DOUBLE) for make in (_masked, _sum)) + tuple(
+    _map(name, t) for t in (FLOAT, DOUBLE) for name in ("exp", "log", "sqrt", "fabs")
+)
+
+
+@pytest.mark.parametrize("p", PROGRAMS, ids=lambda p: p.name)
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_programs_that_call_them(p: MdhProgram, compiler: str, tmp_path: Path) -> None:
+    """On sizes around vectors, in all cells what the library returns, to a unit in the last place."""
+    rng, cases, wants = random.Random(p.name), [], []
+    for n in (0, 1, 7, 16, 17, 33, 131):
+        sizes = {q.name: n if q.name in "JK" else 3 for q in p.params}
+        buffers = buffers_for(p, sizes, rng)
+        data = buffers["X"].data
+        data[:] = [float(rng.randrange(1, 12) ** 2) * rng.choice((1, 1, -1 if "masked" in p.name else 1)) for _ in data]
+        expected = copy_of(buffers)
+        run(p, sizes, expected)
+        sized, extra = with_extents(p, buffers, symbolic=True)
+        extents = ({d.name: sizes[d.name.upper()] or 1 for d in p.hom.dims},)
+        for lanes in (8, 32):
+            point = default_point((sized,), GENERIC, extents) | {"vector": p.hom.dims[-1].name, "lanes": lanes}
+            (c,) = configuration_at((sized,), GENERIC, extents, point)
+            cases.append(Case(sized, c, {**sizes, **extra}, copy_of(buffers), GENERIC))
+            wants.append(expected)
+    texts = [emit_openmp(KernelRequest("k", "n", (c.program,), (c.configuration,), GENERIC)).text for c in cases]
+    assert sum("vector_size" in t for t in texts) == len(texts)
+    out, t = p.out.stores[0].buffer, p.component_types[0]
+    assert isinstance(t, ScalarType)
+    bound = 2.0 ** -22 if t == FLOAT else 2.0 ** -51
+    for case, want, (returned, found) in zip(
+        cases, wants, run_emitted(cases, tmp_path, compiler, ("-O1", "-fopenmp", "-Wno-psabi", "-w")), strict=True
+    ):
+        assert returned == 1
+        exact = "exp" not in p.name and "log" not in p.name
+        for got, value in zip(found[out], want[out].data, strict=True):
+            assert isinstance(got, float) and isinstance(value, float)
+            close = abs(got - value) <= (0 if exact else bound * abs(value))
+            assert got == value or close, (case.params, got, value)
+
+
+def test_only_fast_takes_other_roundings() -> None:
+    sizes = {"i": 100, "j": 100}
+    for t in (FLOAT, DOUBLE):
+        for policy in ("exact", "deterministic", "fast"):
+            for name in ("exp", "sqrt"):
+                p = replace(_map(name, t), fp=policy)
+                vectors = vector_candidates(facts(p, sizes)) != ("-",)
+                assert vectors == (policy == "fast" or name == "sqrt"), (policy, name)
+
+
+def test_positions_of_extrema_need_the_same_bits_in_vectors_and_scalars() -> None:
+    for name, same in (("exp", False), ("sqrt", True)):
+        value = _call(name, FLOAT, x(0))
+        p = program("at", "k:K", "pw", {"X": FLOAT, "V": FLOAT, "P": INT32}, "X[k]", "V[] P[]",
+                    (value, Var("k", INT32)), combine=arg_operator("argmax", FLOAT, (), 1))  # fmt: skip
+        assert is_screened(p) == same
