@@ -23,6 +23,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from emit.kernel_text import Lines, Names
+from emit.nest_text import PARALLEL_WORK
 from lowering.host_tiles import HostTiles, is_shaped
 from lowering.loops import size_name
 from mdh_core.expr import INT64, Affine, Binary, Expr, Var, map_stmts, rewrite
@@ -134,15 +135,25 @@ class HostTilesText:
         if self.team:
             self.out.add(f"#pragma omp for schedule({schedule})")
         else:
-            self.out.add(f"#pragma omp parallel for schedule({schedule}) if ({self.n} > {width})")
+            self.out.add(f"#pragma omp parallel for schedule({schedule}) if ({self._enough()})")
         with ExitStack() as stack:
             stack.enter_context(self.out.block(f"for (long {v} = {start}; {v} < {self.n}; {v} += {width})"))
-            stack.enter_context(self.out.block(f"for (long {t} = {first}; {t} < {last}; {t}++)"))
+            if self.loop.size.constant != 1:
+                stack.enter_context(self.out.block(f"for (long {t} = {first}; {t} < {last}; {t}++)"))
             at = len(self.out.rows)
             for k, program in enumerate(self.programs):
                 self._program(k, program, zero, write, borders)
             # the parts themselves are what threads share
             self.out.rows[at:] = by_one_thread(self.out.rows[at:])
+
+    def _enough(self) -> str:
+        """When threads share the parts: there are several, and much to do in a single iteration."""
+        several = f"{self.n} > {self.tiles.width}"
+        if self.loop.size.constant != 1:
+            return several
+        works = ("*".join(f"(double){size_name(d.name)}" for d in p.hom.dims) for p in self.programs)
+        much = " || ".join(f"{work} > {PARALLEL_WORK}" for work in dict.fromkeys(works))
+        return f"{several} && ({much})" if " || " in much else f"{several} && {much}"
 
     def _program(self, k: int, program: MdhProgram, zero: str, write: Write, borders: bool) -> None:
         skew, v, width = self.tiles.skew, self.position, self.tiles.width
@@ -152,7 +163,8 @@ class HostTilesText:
         if borders:
             first, end = f"{v}{_minus(right)}", f"{v}{_plus(left)}"
         else:
-            first, end = f"{v} == 0 ? 0 : {v}{_plus(left)}", f"{v} + {width}{_minus(right)}"
+            first = f"{v} == 0 ? 0 : {v}{_plus(left)}" if left else v
+            end = f"{v} + {width}{_minus(right)}"
         if d is None:  # at position 0
             if borders:
                 return  # the first part never shrinks at its start

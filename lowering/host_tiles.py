@@ -108,6 +108,25 @@ def usual_tiles(
 @functools.lru_cache(maxsize=256)
 def skew_of(loop: HostLoop) -> Skew | None:
     """How parts of the programs' dimensions may run ahead; None where they may not."""
+    found = _cells_of(loop)
+    if found is None:
+        return None
+    programs, cells = found
+    for dims in itertools.islice(_choices(programs), _CHOICES):
+        skew = _skewed(programs, dims, cells, loop)
+        if skew is not None:
+            return skew
+    return None
+
+
+def skew_in(loop: HostLoop, dims: Sequence[str]) -> Skew | None:
+    """The same with the dimension that is cut in each of the programs."""
+    found = _cells_of(loop)
+    return None if found is None else _skewed(found[0], tuple(dims), found[1], loop)
+
+
+def _cells_of(loop: HostLoop) -> tuple[list[MdhProgram], list[list[Cell]]] | None:
+    """The programs, and what each touches of what any of them writes; None: they have no tiles."""
     programs = [p for p in loop.body if isinstance(p, MdhProgram)]
     if len(programs) != len(loop.body) or not programs:
         return None
@@ -119,12 +138,7 @@ def skew_of(loop: HostLoop) -> Skew | None:
     if any(t is None for t in touched):
         return None
     written = {s.buffer for p in programs for s in p.out.stores}
-    cells = [[x for x in t or () if x[0] in written] for t in touched]
-    for dims in itertools.islice(_choices(programs), _CHOICES):
-        found = _skewed(programs, dims, cells, loop)
-        if found is not None:
-            return found
-    return None
+    return programs, [[x for x in t or () if x[0] in written] for t in touched]
 
 
 def _choices(programs: Sequence[MdhProgram]) -> Iterator[tuple[str | None, ...]]:

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +21,7 @@ from lowering.delayed import delayed
 from lowering.facts import facts
 from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_tiles
 from lowering.machine import Machine
+from lowering.outer_loop import Run, bytes_saved, in_one_loop, runs_of, usual_width
 from lowering.parameters import Configuration, to_json
 from lowering.point import Point, configuration_at, own_values, round_up, tile_of
 from lowering.right_looking import right_looking
@@ -47,12 +49,14 @@ _TILES = ("width_", "steps_")  # parameters of host loops
 _FUSE = "fuse_"  # whether neighbours are one program
 _REGION = "region_"  # whether one parallel region is around a host loop
 KNOWN = "known"  # whether the sizes that are tuned for have a function, with constants in their places
-_OF_NEST = (*_TILES, _FUSE, _REGION, KNOWN)
+_OUTER = "outer_"  # positions of the parts that run through neighbouring programs; 0: one after the other
+_OF_NEST = (*_TILES, _FUSE, _REGION, _OUTER, KNOWN)
 _FINER = 12  # times as many blocks of sizes that change
 BLOCK = 32  # iterations of a host loop whose updates of what lies outside of them are one product
 _FEWEST_BLOCKS = 3
 _DELAY_PAYS = 4096  # points of an iteration from which on
 _THREADS_PAY = 8192  # points from which on a program that runs often should begin a parallel region
+_OUTER_PAYS = 0.1  # share of the time that one loop for neighbours has to save in traffic
 _SHORT = 2.5e-5  # seconds of a program below which a region for each run costs more than a few percent
 
 
@@ -148,7 +152,33 @@ class Plan:
             if tiles is not None:
                 point |= {f"width_{k}": tiles.width, f"steps_{k}": tiles.steps or 0}
                 point |= {n: 1 for n in plan._rows_of_cut(k, tiles, numbers) if n in point}
+        point |= plan._usual_outer(self.formed(point)[1], numbers)
         return point | plan._usual_regions(self.formed(point)[1])
+
+    def _usual_outer(self, point: Point, numbers: Sequence[int]) -> Point:
+        """Widths of parts that run through neighbouring programs, and what is stored past the caches then.
+
+        ``numbers``: of the programs, in names of parameters.
+        """
+        found: Point = {}
+        for k, run in enumerate(runs_of(self.lifted.program)):
+            mine = self._numbers_of(run)
+            own = [facts(self.programs[n], self.sizes[n]) for n in mine]
+            copies = any(point[x] != "no" for x in point if x.startswith("pack_") and _number(x) in mine)
+            saved = bytes_saved(own, self.machine) / self.machine.bandwidth
+            costs = self._costs(point)
+            pays = not copies and saved > _OUTER_PAYS * sum(costs[n] for n in mine)
+            width = usual_width(run, own, self.machine) if pays else 0
+            found[f"{_OUTER}{k}"] = width
+            again = Counter(b for f in own for b in bytes_of(f))
+            for n in mine if width else ():
+                names = (f"past_{b}" for b, times in again.items() if times > 1)
+                found |= {x + _suffix(numbers[n]): 0 for x in names if x + _suffix(n) in point}
+        return found
+
+    def _numbers_of(self, run: Run) -> list[int]:
+        numbers = {id(p): n for n, p in enumerate(self.programs)}
+        return [numbers[id(p)] for p in run.programs]
 
     @property
     def known(self) -> tuple[tuple[str, int], ...]:
@@ -289,7 +319,8 @@ class Plan:
             more = [default[name], *([""] if one_thread else [])]
             return tuple(dict.fromkeys((*values, *more)))
 
-        tiles = tuple((name, _near(name, int(n))) for name, n in default.items() if name.startswith(_TILES))
+        tiled = (*_TILES, _OUTER)
+        tiles = tuple((name, _near(name, int(n))) for name, n in default.items() if name.startswith(tiled))
         fuse = tuple((f"{_FUSE}{k}", (0, 1)) for k in range(len(self.fusions)))
         known = ((KNOWN, (0, 1)),) if self.stated and self.known else ()
         regions = tuple((name, (0, 1)) for name in default if name.startswith(_REGION))
@@ -308,7 +339,12 @@ class Plan:
     def estimate(self, point: Point) -> float:
         """Seconds, roughly."""
         plan, own = self.formed(point)
-        return sum(plan._costs(own))
+        cost = sum(plan._costs(own))
+        for k, run in enumerate(runs_of(plan.lifted.program)):
+            if own.get(f"{_OUTER}{k}"):
+                joined = [facts(plan.programs[n], plan.sizes[n]) for n in plan._numbers_of(run)]
+                cost -= min(cost / 2, bytes_saved(joined, plan.machine) / plan.machine.bandwidth)
+        return cost
 
     def _costs(self, point: Point) -> list[float]:
         """Seconds of each program, roughly, those too that a point does not have."""
@@ -347,12 +383,13 @@ class Plan:
             plan, point = self.formed(point)
             return plan.kernel(point, described)
         nest = self.lifted.nest
+        steps, tiles, regions = self._with_outer_loops(point)
         configuration = "configuration: " + ", ".join(f"{k}={v}" for k, v in sorted(point.items()))
         return emit_openmp(
             KernelRequest(
                 self.name,
                 f"{nest.function}::{nest.label}",
-                self.lifted.program,
+                steps,
                 self.configurations(point),
                 self.machine,
                 self.lines,
@@ -366,18 +403,35 @@ class Plan:
                 self.lifted.temporaries,
                 nest.params,
                 self.macros,
-                self.host_tiles(point),
-                self.regions(point),
+                tiles,
+                regions,
                 self.known if point.get(KNOWN) else (),
                 self.apart,
             )
         )
 
+    def _with_outer_loops(
+        self, point: Point
+    ) -> tuple[tuple[Step, ...], tuple[HostTiles | None, ...], tuple[bool, ...]]:
+        """The steps with neighbours in one loop where a point has that; tiles and regions of host loops."""
+        own = zip(
+            (loop for loop, _ in iterations.host_loops(self.lifted.program, self.params)),
+            self.host_tiles(point),
+            self.regions(point),
+            strict=True,
+        )
+        chosen = {id(loop): (tiles, region) for loop, tiles, region in own}
+        widths = [int(point.get(f"{_OUTER}{k}", 0)) for k, _ in enumerate(runs_of(self.lifted.program))]
+        steps, outer = in_one_loop(self.lifted.program, widths)
+        loops = [loop for loop, _ in iterations.host_loops(steps, self.params)]
+        found = [chosen.get(id(loop)) or (outer[loop], False) for loop in loops]
+        return steps, tuple(t for t, _ in found), tuple(r for _, r in found)
+
 
 def _near(name: str, usual: int) -> tuple[int, ...]:
     """Values to try for the width of a host loop's parts (0: no parts) and for the iterations of a block."""
     some = {usual, usual // 2, 2 * usual} - {0} if usual else set()
-    return tuple(sorted(some | ({0} if name.startswith("width_") or not usual else set())))
+    return tuple(sorted(some | (set() if name.startswith("steps_") and usual else {0})))
 
 
 def _suffix(k: int) -> str:

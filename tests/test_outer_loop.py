@@ -1,0 +1,172 @@
+"""Neighbouring programs in one outer loop: where there is one, that it means the same, when it is taken."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from certify.host_tiles import tiles_respect
+from certify.obligations import PROVED, REFUTED
+from frontend_c.preprocess import CompileCommand
+from frontend_c.read import read
+from lifter.lift import lift
+from lowering.host_tiles import HostTiles, Skew
+from lowering.outer_loop import in_one_loop, runs_of
+from mdh_core.expr import DOUBLE, Affine
+from mdh_core.interpreter import BufferValue
+from mdh_core.ir import HostLoop, MdhProgram, Size
+from mdh_core.source import SourceFile
+from mdh_lift import iterations, kernels
+from mdh_lift import subject as subjects
+from tests.lifting import lifted
+from tests.test_steps import Case, check, configurations, values
+from tuning.runner import Workbench
+from tuning.toolchain import Toolchain
+from tuning.verify import cases_for, verify
+
+ROOT = Path(__file__).parent.parent
+Extents = Callable[[int], dict[str, tuple[int, ...]]]
+
+# parameters, nest, extents, runs: the first step, and how many there are
+NESTS: dict[str, tuple[str, str, Extents, list[tuple[int, int]]]] = {
+    "rows made to sum up to one": (
+        "int n, double a[n][n], double b[restrict n][n], double s[restrict n]",
+        """for (int i = 0; i < n; i++) {
+            s[i] = 0.0;
+            for (int j = 0; j < n; j++) s[i] += a[i][j]*a[i][j];
+            for (int j = 0; j < n; j++) b[i][j] = a[i][j] / (s[i] + 1.0);
+            for (int j = 0; j < n; j++) s[i] += b[i][j];
+        }""",
+        lambda n: {"a": (n, n), "b": (n, n), "s": (n,)},
+        [(0, 3)],
+    ),
+    "rows from the other end": (
+        "int n, double a[n][n], double b[restrict n][n], double c[restrict n][n], double s[restrict n]",
+        """{
+            for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) b[i][j] = 2.0*a[i][j];
+            for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) c[i][j] = b[n - 1 - i][j] + 1.0;
+            for (int i = 0; i < n; i++) { s[i] = 0.0; for (int j = 0; j < n; j++) s[i] += c[i][j]; }
+        }""",
+        lambda n: {"a": (n, n), "b": (n, n), "c": (n, n), "s": (n,)},
+        [(1, 2)],
+    ),
+    "columns": (
+        "int n, double a[n][n], double b[restrict n][n], double s[restrict n]",
+        """{
+            for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) b[i][j] = 2.0*a[i][j];
+            for (int j = 0; j < n; j++) { s[j] = 0.0; for (int i = 0; i < n; i++) s[j] += b[i][j]; }
+        }""",
+        lambda n: {"a": (n, n), "b": (n, n), "s": (n,)},
+        [],
+    ),
+    "before and behind a host loop": (
+        "int n, double a[n][n], double b[restrict n][n], double s[restrict n], double v[restrict n], double w[restrict n]",
+        """{
+            for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) b[i][j] = 2.0*a[i][j];
+            for (int i = 0; i < n; i++) { s[i] = 0.0; for (int j = 0; j < n; j++) s[i] += b[i][j]*a[i][j]; }
+            for (int t = 0; t < 3; t++) {
+                for (int i = 0; i < n - 1; i++) w[i] = v[i + 1] + s[i];
+                for (int i = 0; i < n - 1; i++) v[i] = 0.5*w[i];
+            }
+            for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) b[i][j] += s[i]*v[i];
+            for (int i = 0; i < n; i++) { w[i] = 0.0; for (int j = 0; j < n; j++) w[i] += b[i][j]; }
+        }""",
+        lambda n: {"a": (n, n), "b": (n, n), "s": (n,), "v": (n,), "w": (n,)},
+        [(0, 2), (3, 2)],
+    ),
+}  # fmt: skip
+
+
+def case(name: str, n: int) -> Case:
+    head, body, extents, _ = NESTS[name]
+    nest = lifted(f"void f({head})\n{{\n#pragma mdh\n{body}\n}}\n")
+    assert nest.status == "lifted", nest.diagnostics
+    rng = random.Random(n)
+    data = {b: values(rng, DOUBLE, *e) for b, e in extents(n).items()}
+    for b in nest.temporaries:
+        shape = tuple(e.evaluate({"n": n}) for e in b.extents if e is not None)
+        data[b.name] = BufferValue([0.0] * max(1, shape[0] if shape else 1), shape)
+    return Case(nest.program, {"n": n}, data, nest.temporaries)
+
+
+@pytest.mark.parametrize("name", NESTS)
+def test_runs(name: str) -> None:
+    found = runs_of(case(name, 8).steps)
+    assert [(r.first, len(r.programs)) for r in found] == NESTS[name][3]
+
+
+@pytest.mark.parametrize("name", [n for n, x in NESTS.items() if x[3]])
+def test_the_same_is_computed(name: str, tmp_path: Path) -> None:
+    """With parts of one, some and all positions, random configurations, and constants for sizes."""
+    rng = random.Random(name)
+    for n, width in ((1, 1), (2, 3), (13, 1), (24, 5), (9, 64)):
+        c = case(name, n)
+        widths = [width if k == 0 or rng.random() < 0.7 else 0 for k, _ in enumerate(runs_of(c.steps))]
+        steps, tiles = in_one_loop(c.steps, widths)
+        assert len(tiles) == sum(w > 0 for w in widths)
+        joined = Case(steps, c.params, c.data, c.temporaries)
+        chosen, machine = configurations(joined, rng.choice(("default", "space")), rng)
+        own = tuple(tiles.get(loop) for loop, _ in iterations.host_loops(steps, c.params))
+        check(joined, chosen, tmp_path, machine, own, rng.choice((None, {"n": n})))
+
+
+@pytest.mark.parametrize("name", [n for n, x in NESTS.items() if x[3]])
+def test_certificate(name: str) -> None:
+    for run in runs_of(case(name, 8).steps):
+        assert tiles_respect(run.loop, HostTiles(run.skew, 4, None), name).status == PROVED
+
+
+def test_certificate_of_neighbours_that_need_each_other() -> None:
+    programs = [s for s in case("rows from the other end", 8).steps if isinstance(s, MdhProgram)][:2]
+    loop = HostLoop("once", Size(Affine.number(1)), tuple(programs))
+    wrong = Skew((0, 0), (0, 0), (0, 0), (0, 0))
+    assert tiles_respect(loop, HostTiles(wrong, 4, None), "wrong").status == REFUTED
+
+
+def _softmax(sizes: str = "") -> tuple[kernels.Plan, SourceFile]:
+    data = (ROOT / "corpus" / "softmax.c").read_bytes()
+    text = SourceFile("softmax.c", data.replace(b"#pragma mdh", b"#pragma mdh " + sizes.encode(), 1))
+    return kernels.plan(lift(read(text, CompileCommand(directory=str(ROOT / "corpus"))).nests[0])), text
+
+
+def test_when_it_is_taken() -> None:
+    """Where rows would come from memory again; what is read again is not stored past the caches."""
+    large, _ = _softmax("sizes(rows=4096, cols=4096)")
+    point = large.default
+    assert int(point["outer_0"]) > 0
+    assert not any(v for n, v in point.items() if n.startswith("past_y"))
+    assert dict(large.space.parameters)["outer_0"][0] == 0
+    together, apart = (large.kernel({**point, "outer_0": w}).text for w in (8, 0))
+    assert (together.count("#pragma omp parallel"), apart.count("#pragma omp parallel")) == (1, 5)
+    assert large.estimate(point) < large.estimate({**point, "outer_0": 0})
+    small, _ = _softmax("sizes(rows=64, cols=64)")
+    assert small.default["outer_0"] == 0
+
+
+def test_softmax_in_one_loop_is_verified(tmp_path: Path) -> None:
+    plan, text = _softmax()
+    bench = Workbench(Toolchain(("gcc",), ("-O1",)), threads=2, jobs=1)
+    subject = subjects.subject_of(plan.lifted, text.data, text.path)
+    built = bench.build(subject, plan.candidate({**plan.default, "outer_0": 3}))
+    assert built.ok, built.reason
+    sizes = [{"rows": r, "cols": c} for r, c in ((0, 3), (1, 1), (3, 0), (7, 33), (40, 129), (300, 150))]
+    summary = verify(bench, subject, built.data["program"], cases_for(subject, sizes, style="sum"))
+    assert summary.ok, summary.outcome
+
+
+def test_a_part_left_out_is_seen() -> None:
+    """A kernel whose parts begin one position late must not pass."""
+    plan, text = _softmax()
+    bench = Workbench(Toolchain(("gcc",), ("-O1",)), threads=2, jobs=1)
+    subject = subjects.subject_of(plan.lifted, text.data, text.path)
+    good = plan.candidate({**plan.default, "outer_0": 3})
+    late = good.kernel_text.replace("i_from = i_1;", "i_from = i_1 + 1;")
+    assert late != good.kernel_text
+    built = bench.build(subject, replace(good, kernel_text=late))
+    assert built.ok, built.reason
+    cases = cases_for(subject, [{"rows": 7, "cols": 33}], style="sum")
+    assert not verify(bench, subject, built.data["program"], cases).ok
