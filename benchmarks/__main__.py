@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.aligned import aligned
 from benchmarks.cases import CASES, DEFAULT, GROUPS, Case
 from benchmarks.compiled import Missing
 from benchmarks.plot import chart
@@ -30,14 +31,7 @@ def table(rows: Sequence[Row], peers: Sequence[str]) -> str:
     """Milliseconds; the best of the others over mdh-lift; mdh-lift's share of the limit."""
     heads = ["case", "threads", "limit", *peers, "best other", "/ mdh-lift", "of limit"]
     lines = [heads, *(_cells(row, peers) for row in rows)]
-    widths = [max(len(line[k]) for line in lines) for k in range(len(heads))]
-    padded = [
-        "  ".join(
-            [line[0].ljust(widths[0]), *(x.rjust(w) for x, w in zip(line[1:], widths[1:], strict=True))]
-        )
-        for line in lines
-    ]
-    return "\n".join([*padded, "times in ms, medians; of limit: the limit over mdh-lift's time"])
+    return aligned(lines) + "\ntimes in ms, medians; of limit: the limit over mdh-lift's time"
 
 
 def _cells(row: Row, peers: Sequence[str]) -> list[str]:

@@ -46,6 +46,7 @@ from tuning.harness import (
     driver_text,
     subject_text,
 )
+from tuning.results import TuneResult
 from tuning.runner import case_text
 from tuning.verify import DATA, EXACT_DATA
 
@@ -217,17 +218,21 @@ def build(peer: str, prepared: Prepared, budget: str, directory: Path) -> tuple[
 
 
 def _point(peer: str, prepared: Prepared, budget: str) -> Point:
-    plan = prepared.work.plan
     if peer == "default":
-        return plan.default
+        return prepared.work.plan.default
+    result = searched(prepared, budget)
+    if result.winner is None:
+        raise Missing(str(result.problem or result.reasons))
+    return dict(result.winner.point)
+
+
+def searched(prepared: Prepared, budget: str) -> TuneResult:
+    """A search as the command makes it, of which nothing is recorded."""
     tune = msgspec.structs.replace(Config().tune, budget=budget)
     options = pipeline.Options(msgspec.structs.replace(Config(), tune=tune), resume=False)
     work = replace(prepared.work, options=options)
     limit: Budget = parse_budget(budget)
-    result = run_search.tuned(work, plan.space, limit, "bench", lambda *_: None)
-    if result.winner is None:
-        raise Missing(str(result.problem or result.reasons))
-    return dict(result.winner.point)
+    return run_search.tuned(work, work.plan.space, limit, "bench", lambda *_: None)
 
 
 def _naive(case: Case, subject: Subject) -> Candidate:

@@ -3,7 +3,8 @@
     MDH_EXPF(F, I, x)    F: a vector type of ``float`` or ``double``, I: one of signed integers as wide
     in                   x: a value of type F
     out                  of type F, in every lane what the function returns, to within one unit in the last
-                         place (``sqrt`` and ``fabs``: to the bit); NaN, infinities and zeros as in C
+                         place (those marked exact in ``LANES``: to the bit); NaN, infinities and zeros as
+                         in C, signalling NaN aside
 
 ``errno`` is not set; which functions a nest may take from here is for ``mdh_core.lanes.has_lanes`` to say.
 
@@ -11,6 +12,7 @@
            1 + r + r^2 P(r), the rounding error of 1 + r is added again; 2^k in two factors, as it may be
            smaller than a normal number or the result larger than one; where the result is 0 one factor
            is, since results that underflow cost many cycles
+    floor  and its like: magnitudes below 2^23 or 2^52 are rounded by adding and subtracting that
     log    x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); ``float``: f - f^2/2 + f^3 P(f); ``double``,
            with s = f / (2 + f): f - (f^2/2 - s (f^2/2 + s^2 P(s^2))), which is 2 artanh(s)
 
@@ -22,6 +24,8 @@ Shown right by tests/test_math_lanes.py: values of all exponents against more ex
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from mdh_core.expr import Call, ScalarType
 from mdh_core.lanes import LANES
@@ -137,6 +141,99 @@ def _log(t: ScalarType) -> list[str]:
     ]
 
 
+def _rounded(t: ScalarType, rest: list[str]) -> list[str]:
+    """``mdh_r``: the argument's magnitude as the nearest integer, which ``rest`` turns into ``mdh_w``.
+
+    Adding and subtracting a number whose last place is 1 rounds; larger numbers are integers.  Of what is
+    rounded to zero the sign stays.
+    """
+    f, end = ("f", "0x1p23f") if t.bits == 32 else ("", "0x1p52")
+    sign = "(-0x7fffffff - 1)" if f else "(-0x7fffffffffffffff - 1)"
+    return [
+        "const F mdh_v = (value), mdh_0 = {0};",
+        f"const I mdh_s = (I)mdh_v & {sign};",
+        "const F mdh_x = (F)((I)mdh_v ^ mdh_s);",
+        f"F mdh_r = mdh_x + {end};",
+        "MDH_WHOLE(mdh_r);",
+        f"mdh_r -= {end};",
+        *rest,
+        f"MDH_CHOOSE(F, I, mdh_x < {end}, (F)((I)mdh_w | mdh_s), mdh_v);",
+    ]
+
+
+def _rint(t: ScalarType) -> list[str]:
+    return _rounded(t, ["const F mdh_w = mdh_r - mdh_0;"])
+
+
+def _trunc(t: ScalarType) -> list[str]:
+    more = f"MDH_CHOOSE(F, I, mdh_r > mdh_x, mdh_0 + {_one(t)}, mdh_0)"
+    return _rounded(t, [f"const F mdh_w = mdh_r - {more};"])
+
+
+def _floor(t: ScalarType) -> list[str]:
+    return _rounded(t, _next("mdh_y > mdh_v", "-", t))
+
+
+def _ceil(t: ScalarType) -> list[str]:
+    return _rounded(t, _next("mdh_y < mdh_v", "+", t))
+
+
+def _next(condition: str, sign: str, t: ScalarType) -> list[str]:
+    """The nearest integer with its sign, or the one beyond it."""
+    return [
+        "const F mdh_y = (F)((I)mdh_r | mdh_s);",
+        f"const F mdh_w = mdh_y {sign} MDH_CHOOSE(F, I, {condition}, mdh_0 + {_one(t)}, mdh_0);",
+    ]
+
+
+def _round(t: ScalarType) -> list[str]:
+    """Halves away from zero."""
+    one = f"MDH_CHOOSE(F, I, {{}}, mdh_0 + {_one(t)}, mdh_0)"
+    half = "0.5f" if t.bits == 32 else "0.5"
+    return _rounded(t, [
+        f"const F mdh_y = mdh_r - {one.format('mdh_r > mdh_x')};",
+        f"const F mdh_w = mdh_y + {one.format(f'mdh_x - mdh_y >= {half}')};",
+    ])  # fmt: skip
+
+
+def _one(t: ScalarType) -> str:
+    return "1.0f" if t.bits == 32 else "1.0"
+
+
+def _copysign(t: ScalarType) -> list[str]:
+    mask = "0x7fffffff" if t.bits == 32 else "0x7fffffffffffffff"
+    return [f"(F)(((I)(value) & {mask}) | ((I)(other) & ~{mask}));"]
+
+
+def _extremum(sign: str) -> list[str]:
+    """NaN is passed over.  Of zeros of both signs, the second is the result of x86's library."""
+    return [
+        "const F mdh_v = (value), mdh_w = (other);",
+        f"const F mdh_e = MDH_OF_EQUAL(F, I, mdh_v, mdh_w, {'&' if sign == '>' else '|'});",
+        f"const F mdh_r = MDH_CHOOSE(F, I, mdh_v {sign} mdh_w, mdh_v, mdh_e);",
+        "MDH_CHOOSE(F, I, mdh_w != mdh_w, mdh_v, mdh_r);",
+    ]
+
+
+def _fmin(t: ScalarType) -> list[str]:
+    return _extremum("<")
+
+
+def _fmax(t: ScalarType) -> list[str]:
+    return _extremum(">")
+
+
+_OF_EQUAL = (
+    "#ifndef MDH_OF_EQUAL /* b; where b equals a, of +0 and -0 the one that the library returns */",
+    "#if defined(__x86_64__) || defined(__i386__)",
+    "#define MDH_OF_EQUAL(F, I, a, b, join) (b)",
+    "#else",
+    "#define MDH_OF_EQUAL(F, I, a, b, join) MDH_CHOOSE(F, I, (a) == (b), (I)(a) join (I)(b), b)",
+    "#endif",
+    "#endif",
+)
+
+
 def _fabs(t: ScalarType) -> list[str]:
     return [f"(F)((I)(value) & {'0x7fffffff' if t.bits == 32 else '0x7fffffffffffffff'});"]
 
@@ -178,12 +275,15 @@ def _root(t: ScalarType) -> tuple[str, ...]:
     )
 
 
-_BODIES = {"exp": _exp, "log": _log, "fabs": _fabs, "sqrt": _sqrt}
+_BODIES = {
+    "exp": _exp, "log": _log, "fabs": _fabs, "sqrt": _sqrt, "floor": _floor, "ceil": _ceil, "trunc": _trunc,
+    "rint": _rint, "nearbyint": _rint, "round": _round, "copysign": _copysign, "fmin": _fmin, "fmax": _fmax,
+}  # fmt: skip
 
 
-def lanes_call(call: Call, real: str, integer: str, value: str) -> str:
+def lanes_call(call: Call, real: str, integer: str, values: Sequence[str]) -> str:
     """The text of a call for vectors of the type ``real``; ``integer``: the type of their masks."""
-    return f"{macro_name(call.function)}({real}, {integer}, {value})"
+    return f"{macro_name(call.function)}({real}, {integer}, {', '.join(values)})"
 
 
 def macro_name(function: str) -> str:
@@ -194,17 +294,14 @@ def math_macros(function: str) -> list[str]:
     """The definition of a function's macro, with what it needs but for ``MDH_KEEP``."""
     t = LANES[function].type
     name, body = macro_name(function), _BODIES[LANES[function].name](t)
-    helpers = [
-        line
-        for word, lines in (("MDH_CHOOSE", _CHOOSE), ("MDH_WHOLE", _WHOLE), ("MDH_ROOT", _root(t)))
-        if any(word in row for row in body)
-        for line in lines
-    ]
+    used = (
+        ("MDH_CHOOSE", _CHOOSE), ("MDH_OF_EQUAL", _OF_EQUAL), ("MDH_WHOLE", _WHOLE), ("MDH_ROOT", _root(t))
+    )  # fmt: skip
+    helpers = [line for word, lines in used if any(word in row for row in body) for line in lines]
+    head = f"#define {name}(F, I, {'value, other' if any('(other)' in row for row in body) else 'value'})"
     if len(body) == 1:
-        text = [f"#define {name}(F, I, value) ({body[0].removesuffix(';')})"]
+        text = [f"{head} ({body[0].removesuffix(';')})"]
     else:
         rows = [f"    {row} \\" for row in body[:-1]]
-        text = [f"#define {name}(F, I, value) ({{ \\", *rows, f"    {body[-1]} }})"]
+        text = [f"{head} ({{ \\", *rows, f"    {body[-1]} }})"]
     return [*helpers, f"#ifndef {name} /* {function} in every lane */", *text, "#endif"]
-
-

@@ -254,9 +254,9 @@ class VectorPrinter:
                 return self.converted(self._vector(a), a.type, t)
             case Select(cond=cond, then=then, other=other, type=t):
                 return self._select(cond, then, other, t)
-            case Call(args=(a,), type=t) if has_lanes(e, self.context.program.fp):
+            case Call(args=args, type=t) if has_lanes(e, self.context.program.fp):
                 assert isinstance(t, ScalarType)
-                return lanes_call(e, self.vectors.type(t), self.vectors.mask(t), self.vector(a))
+                return lanes_call(e, self.vectors.type(t), self.vectors.mask(t), list(map(self.vector, args)))
             case _:
                 raise NotVector
 

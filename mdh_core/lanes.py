@@ -81,7 +81,7 @@ def lane_function(program: MdhProgram) -> LaneFunction:
 
 @dataclass(frozen=True, slots=True)
 class LibraryFunction:
-    """A function of math.h that vectors have: its name without suffix, and the type of argument and result.
+    """A function of math.h that vectors have: its name without suffix, and the type of arguments and result.
 
     exact    its results are those of the library to the bit; others are within one unit in the last place
     """
@@ -93,9 +93,14 @@ class LibraryFunction:
 
 LANES = {
     name + suffix: LibraryFunction(name, t, exact)
-    for name, exact in (("exp", False), ("log", False), ("sqrt", True), ("fabs", True))
+    for names, exact in (
+        ("exp log", False),
+        ("sqrt fabs floor ceil trunc rint nearbyint round fmin fmax copysign", True),
+    )
+    for name in names.split()
     for suffix, t in (("", DOUBLE), ("f", FLOAT))
 }
+_CHEAP = ("fabs", "fmin", "fmax", "copysign")  # an instruction or three
 
 
 def has_lanes(call: Call, fp: str) -> bool:
@@ -192,7 +197,7 @@ def reads_lane_by_lane(program: MdhProgram) -> int:
     """
     f = lane_function(program)
     nodes = [n for e in (*f.results, *stmt_exprs(f.body)) for n in walk(e)]
-    calls = sum(isinstance(n, Call) and n.function.removesuffix("f") != "fabs" for n in nodes)
+    calls = sum(isinstance(n, Call) and n.function.removesuffix("f") not in _CHEAP for n in nodes)
     divisions = sum(isinstance(n, Binary) and n.op == "/" and n.type.is_float for n in nodes)
     return _READS * (calls + divisions) if calls else 0
 

@@ -1,6 +1,7 @@
 """The benchmarks at small sizes: every case compiles and runs, every peer that is installed has right results."""
 
 import functools
+import math
 import os
 import subprocess
 import sys
@@ -13,10 +14,15 @@ import pytest
 from benchmarks import compiled
 from benchmarks.__main__ import main, table
 from benchmarks.cases import CASES, GROUPS, Case
+from benchmarks.choice import Choice, choice, judged
+from benchmarks.choice import table as choices
 from benchmarks.naive import with_directives
 from benchmarks.plot import chart
 from benchmarks.run import PYTHON, Row, Settings, bound, run_case
 from tuning.ceilings import Limits
+from tuning.results import TuneResult
+from tuning.runner import Outcome
+from tuning.search import FAVOURITES, Evaluation, SearchResult
 
 LIMITS = Limits(read=1e9, copy=1e9, peak_float=1e9, peak_double=0.5e9, update=1e9)
 BY_NAME = {c.name: c for c in CASES}
@@ -237,3 +243,35 @@ def test_chart_scales_to_the_fastest() -> None:
     assert "a &amp; b" in drawn
     assert 'width="560.0"' in drawn
     assert 'width="280.0"' in drawn
+
+
+# --------------------------------------------------------------------------- the model's choices
+
+
+def _evaluation(text: str, seconds: float, kind: str = "ok") -> Evaluation:
+    return Evaluation({"n": text}, Outcome(kind), seconds, text=text)
+
+
+def test_shares_of_the_best() -> None:
+    """Times in turn where there are some; of others, what they took alone, but no less than the best."""
+    every = [_evaluation("d", 4.0), _evaluation("f", 2.0), *(_evaluation(f"x{k}", 9.0) for k in range(FAVOURITES))]
+    every += [_evaluation("b", 1.0), _evaluation("w", math.inf, "wrong result")]
+    leaders = (_evaluation("b", 1.5), _evaluation("d", 3.0))
+    result = TuneResult(None, SearchResult(tuple(every), leaders, "s", 1, "budget spent"))
+    found = judged("case", result, 1)
+    assert (found.default, found.favourite, found.best, found.tried) == (3.0, 2.0, 1.5, len(every))
+    assert found.shares == (0.5, 0.75)
+    other = Choice("other", 1.0, 1.0, 1.0, 5)
+    lines = [line.split() for line in choices([found, other]).splitlines()]
+    assert lines[-2][-2:] == ["0.707", "0.866"] and lines[-1][-2:] == ["0.50", "0.75"]
+
+
+def test_a_default_that_does_not_run_is_no_choice() -> None:
+    result = TuneResult(None, SearchResult((_evaluation("d", math.inf, "crashed"),), (_evaluation("b", 1.0),), "s", 1, ""))
+    with pytest.raises(compiled.Missing):
+        judged("case", result, 1)
+
+
+def test_choice_of_a_case() -> None:
+    found = choice(BY_NAME["dot_2^24"].small(), 2, "4ev")
+    assert found.tried >= 2 and 0 < found.best <= found.favourite <= found.default

@@ -31,6 +31,7 @@ CUT_OFF_FACTOR = 3.0
 MODEL = "model"  # strategy: none, the cost model chooses
 _FOR_THE_RACE = 0.15  # of a budget in seconds
 _TAKES_START = ("genetic_algorithm", "greedy_ils", "simulated_annealing")
+FAVOURITES = 16  # of the cost model that a search begins with, at most
 _STALL = 400  # runs in a row without a configuration that is new
 _RACE_SECONDS = 10.0  # where the budget is none of seconds
 _ROUND = 50  # evaluations before a strategy starts again around the best found so far
@@ -180,7 +181,7 @@ def first_choice(
 
 
 def _favourites(budget: Budget) -> int:
-    return 16 if budget.evaluations is None else max(1, min(16, budget.evaluations // 4))
+    return FAVOURITES if budget.evaluations is None else max(1, min(FAVOURITES, budget.evaluations // 4))
 
 
 def _result(ledger: _Ledger, strategy: str, seed: int, finalists: int) -> SearchResult:
