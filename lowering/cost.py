@@ -45,7 +45,16 @@ from lowering.keyed import CELLS, keyed
 from lowering.machine import LINE, Machine
 from lowering.packs import PRIVATE_BYTES
 from lowering.parameters import input_buffers, output_buffers, why_not_legal
-from lowering.point import Point, configuration_of, dims_around, own_values, round_up, tile_of, tile_order
+from lowering.point import (
+    Point,
+    Value,
+    configuration_of,
+    dims_around,
+    own_values,
+    round_up,
+    tile_of,
+    tile_order,
+)
 from lowering.traffic import Moved, footprint, in_one_way, moved, uses
 from mdh_core.expr import Affine, Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.ir import MdhProgram
@@ -348,9 +357,15 @@ def estimate(
 ) -> float:
     """Seconds, roughly: good for ordering points, not for reporting."""
     return sum(
-        _cost(facts(p, n), machine, own_values(point, k))
+        _seconds(facts(p, n), machine, tuple(own_values(point, k).items()))
         for k, (p, n) in enumerate(zip(programs, sizes, strict=True))
     )
+
+
+@once
+def _seconds(f: Facts, machine: Machine, values: tuple[tuple[str, Value], ...]) -> float:
+    """Of one program; most points that are asked for differ in another one of their nest."""
+    return _cost(f, machine, dict(values))
 
 
 def _is_apart(f: Facts, vector: str) -> bool:

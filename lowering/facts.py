@@ -132,10 +132,25 @@ def _domain(f: Facts) -> tuple[Affine, ...]:
 
 
 def facts(program: MdhProgram, sizes: dict[str, int]) -> Facts:
-    def named(kind: str) -> tuple[str, ...]:
-        return tuple(d.name for d in program.hom.dims_of(kind))
+    """The same value for the same program and sizes, so that what is known of it is computed once.
 
-    return Facts(program, sizes, named("cc"), named("pw"), named("ps"))
+    Programs are told apart by identity: they are large, and comparing them takes longer than most answers.
+    """
+    key = (id(program), *sizes.items())
+    found = _FACTS.get(key)
+    if found is None or found.program is not program:
+        if len(_FACTS) >= _MOST_FACTS:
+            _FACTS.clear()
+
+        def named(kind: str) -> tuple[str, ...]:
+            return tuple(d.name for d in program.hom.dims_of(kind))
+
+        found = _FACTS[key] = Facts(program, dict(sizes), named("cc"), named("pw"), named("ps"))
+    return found
+
+
+_FACTS: dict[tuple[Any, ...], Facts] = {}
+_MOST_FACTS = 512
 
 
 def _raw_stride(program: MdhProgram, buffer: str, index: tuple[Affine, ...], dim: str) -> int | None:
@@ -187,7 +202,12 @@ def _has_vector_form(f: Facts) -> bool:
 def in_vectors(f: Facts, inputs: list[int | None]) -> bool:
     """Whether operands with these strides make vectors, some of them lane by lane."""
     apart = [s for s in inputs if s not in IN_VECTORS]
-    return len(apart) <= reads_lane_by_lane(f.program) and None not in apart
+    return not apart or (None not in apart and len(apart) <= _lane_by_lane(f))
+
+
+@once
+def _lane_by_lane(f: Facts) -> int:
+    return reads_lane_by_lane(f.program)
 
 
 @once

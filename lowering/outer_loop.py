@@ -46,8 +46,20 @@ class Run:
 
 
 def runs_of(steps: Sequence[Step]) -> tuple[Run, ...]:
-    """Of at least two programs each, outside of host loops; none overlap."""
-    return tuple(_runs(tuple(steps)))
+    """Of at least two programs each, outside of host loops; none overlap.
+
+    Remembered by the identity of the steps, as every point of a search asks.
+    """
+    key = tuple(map(id, steps))
+    if key not in _KNOWN:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = tuple(steps), tuple(_runs(tuple(steps)))
+    return _KNOWN[key][1]
+
+
+_KNOWN: dict[tuple[int, ...], tuple[tuple[Step, ...], tuple[Run, ...]]] = {}  # the steps live as long
+_MOST_KNOWN = 128
 
 
 def _runs(steps: tuple[Step, ...]) -> Iterator[Run]:

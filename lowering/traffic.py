@@ -104,16 +104,18 @@ def _pitches(b: Buffer, values: Mapping[str, Affine]) -> tuple[int, ...]:
     return tuple(reversed(pitches))
 
 
-def bytes_of(f: Facts) -> dict[str, float]:
+@once
+def bytes_of(f: Facts) -> Mapping[str, float]:
     """Of every buffer, the bytes of all cells that the program touches, a line for each at most."""
     sizes = {d: float(n) for d, n in f.sizes.items()}
     times = Counter(a.buffer for a in f.program.inp.accesses)
     times.update(s.buffer for s in f.program.out.stores)
     most = f.points * LINE
-    return {
+    found = {
         name: min(footprint(use, sizes, True).lines, float(most * times[name]))
         for name, use in uses(f).items()
     }
+    return MappingProxyType(found)
 
 
 @dataclass(frozen=True, slots=True)

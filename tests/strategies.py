@@ -48,6 +48,7 @@ from mdh_core.expr import (
     INT64,
     Affine,
     Binary,
+    Call,
     Cast,
     Const,
     Constraint,
@@ -276,7 +277,16 @@ def _value(t: ScalarType, operands: int) -> st.SearchStrategy[Expr]:
     choice = st.tuples(operand, leaf, operand).map(
         lambda e: Select(Binary("<", e[0], e[1], INT32), e[2], Unary("-", e[0], t), t)
     )
-    return operand | pair | choice
+    if not t.is_float:
+        return operand | pair | choice
+    suffix = "f" if t.bits == 32 else ""
+    one = st.tuples(st.sampled_from(("fabs", "floor", "rint")), operand | pair).map(
+        lambda e: Call(e[0] + suffix, (e[1],), t)
+    )
+    two = st.tuples(st.sampled_from(("fmin", "fmax")), operand, leaf).map(
+        lambda e: Call(e[0] + suffix, (e[1], e[2]), t)
+    )
+    return operand | pair | choice | one | two
 
 
 def _outputs(

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -668,6 +669,22 @@ def test_race_is_among_the_leaders_and_the_first() -> None:
     assert 10 <= seconds <= 20
     assert [e.point["A"] for e in found.leaders] == [16, 8, 1, 32]
     assert {e.outcome.reason for e in found.leaders} == {search.IN_TURN}
+
+
+def test_what_a_search_begins_with_is_tried_however_long_the_model_takes() -> None:
+    """A budget that is spent before the model has ranked anything is no reason to try nothing."""
+
+    def slow(point):
+        time.sleep(0.05)
+        return 1.0
+
+    def batch(points, cut_off):
+        return [toy_evaluation(p) for p in points]
+
+    first = {"A": 1, "B": 1, "C": "x"}
+    found = search.search(TOY, batch, order_hint=slow, start=[first], budget=Budget(None, 0.1))
+    assert [e.point for e in found.evaluations] == [first]
+    assert found.stopped == "budget spent" and found.best is not None
 
 
 def test_search_passes_our_errors_on() -> None:

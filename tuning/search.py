@@ -158,16 +158,16 @@ def search(
     share = budget.seconds * _FOR_THE_RACE if race is not None and budget.seconds is not None else 0.0
     searching = Budget(budget.evaluations, budget.seconds and budget.seconds - share)
     ledger = _Ledger(space, evaluate_batch, searching)
-    first = best_estimated(space, order_hint, _favourites(budget), seed, near=start) if order_hint else []
-    first = [*start, *(p for p in first if p not in start)]
-    kernel_tuner = _kernel_tuner()
+    kernel_tuner, first = _kernel_tuner(), list[Point]()
     with contextlib.suppress(_Finished):
+        ledger.evaluate(start)  # before the model takes its time, which may be longer than the budget
+        first = best_estimated(space, order_hint, _favourites(budget), seed, near=start) if order_hint else []
         ledger.check()
-        ledger.evaluate(first)
+        ledger.evaluate([p for p in first if p not in start])
         ledger.check()
         _run_strategy(kernel_tuner, name, ledger, seed)
     result = _result(ledger, strategy, seed, finalists)
-    return result if race is None else _raced(result, first[:1], race, share or _RACE_SECONDS)
+    return result if race is None else _raced(result, [*start, *first][:1], race, share or _RACE_SECONDS)
 
 
 def first_choice(

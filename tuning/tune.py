@@ -441,8 +441,9 @@ def tune(
         tuner.search = store.begin(context, settings.shown_strategy, str(settings.budget))
     found, diagnostics = _search(tuner, space, estimate, start)
     winner, found = tuner.choose(found, final_cases)
-    if winner is None and found.evaluations:
-        diagnostics += (Diagnostic("MDH607", "no candidate survived: " + _counts(found.reasons)),)
+    if winner is None:
+        reasons = _counts(found.reasons) or "none was tried within the budget"
+        diagnostics += (Diagnostic("MDH607", f"no candidate survived: {reasons}"),)
     record = _finished(tuner, found, winner, diagnostics)
     return TuneResult(winner, found, None, original.seconds, diagnostics, record)
 
