@@ -254,7 +254,7 @@ class VectorPrinter:
                 return self.converted(self._vector(a), a.type, t)
             case Select(cond=cond, then=then, other=other, type=t):
                 return self._select(cond, then, other, t)
-            case Call(args=args, type=t) if has_lanes(e, self.context.program.fp):
+            case Call(args=args, type=t) if has_lanes(e, self.context.program):
                 assert isinstance(t, ScalarType)
                 return lanes_call(e, self.vectors.type(t), self.vectors.mask(t), list(map(self.vector, args)))
             case _:
@@ -279,7 +279,7 @@ class VectorPrinter:
     def _may_fail(self, n: Expr) -> bool:
         """Whether a node must not be computed where C would not."""
         return (
-            (isinstance(n, Call) and not has_lanes(n, self.context.program.fp))
+            (isinstance(n, Call) and not has_lanes(n, self.context.program))
             or (isinstance(n, Load) and self.context.known_index(n.index) is None)
             or (isinstance(n, Binary) and n.op in "/%" and n.type.is_integer and not steady_divisor(n))
         )

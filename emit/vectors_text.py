@@ -132,7 +132,7 @@ class VectorsText(CellsText):
             or last.count is None
             or not isinstance(t, ScalarType)
             or not in_whole_vectors(last.count, self.lane_bytes)
-            or not (straight_line(body := self.lane_function.body) or has_masked_form(body, self.program.fp))
+            or not (straight_line(body := self.lane_function.body) or has_masked_form(body, self.program))
             or any(a.conditional for a in self.program.inp.accesses)
         ):
             return False

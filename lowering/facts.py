@@ -35,6 +35,7 @@ from mdh_core.expr import (
 )
 from mdh_core.ir import Access, MdhProgram, read_buffers, reads_own_cell
 from mdh_core.lanes import (
+    has_exact_lanes,
     has_lanes,
     has_masked_form,
     lane_function,
@@ -186,13 +187,13 @@ def _has_vector_form(f: Facts) -> bool:
     p = f.program
     lanes = lane_function(p)
     body = lanes.body
-    if not (straight_line(body) or has_masked_form(body, p.fp)) or any(a.conditional for a in p.inp.accesses):
+    if not (straight_line(body) or has_masked_form(body, p)) or any(a.conditional for a in p.inp.accesses):
         return False
     if not all(isinstance(t, ScalarType) and t.kind != "bool" for t in p.component_types):
         return False
     for e in (*lanes.results, *stmt_exprs(body)):
         for n in walk(e):
-            if (isinstance(n, Call) and not has_lanes(n, p.fp)) or not isinstance(n.type, ScalarType):
+            if (isinstance(n, Call) and not has_lanes(n, p)) or not isinstance(n.type, ScalarType):
                 return False
             if isinstance(n, Binary) and n.op in "/%" and n.type.is_integer and not steady_divisor(n):
                 return False
@@ -282,7 +283,7 @@ def is_screened(p: MdhProgram) -> bool:
     for n in walk(value):
         if isinstance(n, Cast) and n.a.type.size != n.type.size:
             return False
-        if isinstance(n, Call) and not has_lanes(n, "exact"):
+        if isinstance(n, Call) and not has_exact_lanes(n, p):
             return False
         products = isinstance(n, Binary) and n.op in "+-" and n.type.is_float
         if products and any(isinstance(x, Binary) and x.op == "*" for x in walk(n)):

@@ -103,21 +103,31 @@ LANES = {
 _CHEAP = ("fabs", "fmin", "fmax", "copysign")  # an instruction or three
 
 
-def has_lanes(call: Call, fp: str) -> bool:
-    """Whether a call may be one for all lanes of a vector under a floating-point policy.
+def has_lanes(call: Call, program: MdhProgram) -> bool:
+    """Whether a call may be one for all lanes of a vector: of the library, and under the program's policy.
 
     Only ``fast`` allows other roundings than the library's; which cells are computed in vectors, and which
     by it, is no part of what the other policies promise.
     """
-    f = LANES.get(call.function)
-    return f is not None and (f.exact or fp == "fast")
+    return has_exact_lanes(call, program) or (program.fp == "fast" and _library(call, program) is not None)
+
+
+def has_exact_lanes(call: Call, program: MdhProgram) -> bool:
+    """Whether it may be, and each lane then has the bits that the call has."""
+    f = _library(call, program)
+    return f is not None and f.exact
+
+
+def _library(call: Call, program: MdhProgram) -> LibraryFunction | None:
+    """The function, unless the source has one of its own by that name."""
+    return None if any(f.name == call.function for f in program.functions) else LANES.get(call.function)
 
 
 def scalar_calls(program: MdhProgram) -> bool:
     """Whether a point calls what only one point after the other can call."""
     f = lane_function(program)
     exprs = (*f.results, *stmt_exprs(f.body))
-    return any(isinstance(n, Call) and not has_lanes(n, program.fp) for e in exprs for n in walk(e))
+    return any(isinstance(n, Call) and not has_lanes(n, program) for e in exprs for n in walk(e))
 
 
 def _with_calls_named(
@@ -197,7 +207,8 @@ def reads_lane_by_lane(program: MdhProgram) -> int:
     """
     f = lane_function(program)
     nodes = [n for e in (*f.results, *stmt_exprs(f.body)) for n in walk(e)]
-    calls = sum(isinstance(n, Call) and n.function.removesuffix("f") not in _CHEAP for n in nodes)
+    library = [g for n in nodes if isinstance(n, Call) and (g := _library(n, program)) is not None]
+    calls = sum(g.name not in _CHEAP for g in library)
     divisions = sum(isinstance(n, Binary) and n.op == "/" and n.type.is_float for n in nodes)
     return _READS * (calls + divisions) if calls else 0
 
@@ -267,11 +278,8 @@ def declared_in(body: Sequence[Stmt]) -> Iterator[Declare]:
                 pass
 
 
-def has_masked_form(body: Sequence[Stmt], fp: str) -> bool:
-    """Whether a body consists of assignments to its own scalars, branches and loops, and cannot fail.
-
-    ``fp``: the program's floating-point policy.
-    """
+def has_masked_form(body: Sequence[Stmt], program: MdhProgram) -> bool:
+    """Whether a body consists of assignments to its own scalars, branches and loops, and cannot fail."""
     own = {d.name: d.type for d in declared_in(body)}
 
     def plain(s: Stmt) -> bool:
@@ -288,7 +296,7 @@ def has_masked_form(body: Sequence[Stmt], fp: str) -> bool:
                 return False
 
     return all(map(plain, body)) and not any(
-        may_fail(n) or (isinstance(n, Call) and not has_lanes(n, fp))
+        may_fail(n) or (isinstance(n, Call) and not has_lanes(n, program))
         for e in stmt_exprs(tuple(body))
         for n in walk(e)
     )

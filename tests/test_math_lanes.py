@@ -28,7 +28,9 @@ from mdh_core.expr import (
     Call,
     Const,
     Declare,
+    Function,
     If,
+    Return,
     ScalarType,
     Var,
 )
@@ -267,3 +269,12 @@ def test_positions_of_extrema_need_the_same_bits_in_vectors_and_scalars() -> Non
         p = program("at", "k:K", "pw", {"X": FLOAT, "V": FLOAT, "P": INT32}, "X[k]", "V[] P[]",
                     (value, Var("k", INT32)), combine=arg_operator("argmax", FLOAT, (), 1))  # fmt: skip
         assert is_screened(p) == same
+
+
+def test_a_function_of_the_source_by_that_name_is_not_the_library_s() -> None:
+    """One that is no expression stays a call, and cells are computed one by one."""
+    body = (Declare("y", FLOAT, Var("x", FLOAT)), If(Binary("<", Var("y", FLOAT), Const(0.0, FLOAT), INT32),
+            (Assign(Var("y", FLOAT), Const(0.0, FLOAT)),), ()), Return(Var("y", FLOAT)))  # fmt: skip
+    own = Function("expf", FLOAT, (("x", FLOAT),), body)
+    sizes = {"i": 100, "j": 100}
+    assert vector_candidates(facts(replace(_map("exp", FLOAT), functions=(own,)), sizes)) == ("-",)
