@@ -25,6 +25,7 @@ Shown right by tests/test_math_lanes.py: values of all exponents against more ex
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from mdh_core.expr import Call, ScalarType
@@ -35,9 +36,21 @@ _CHOOSE = (
     "#define MDH_CHOOSE(F, I, mask, a, b) ((F)(((I)(mask) & (I)(a)) | (~(I)(mask) & (I)(b))))",
     "#endif",
 )
+_FILLS = (
+    "#ifndef MDH_FILLS /* whether a register holds it; clang has none for 8 bytes in an asm statement */",
+    "#define MDH_FILLS(x) (sizeof(x) > 8 && sizeof(x) <= MDH_VECTOR_BYTES)",
+    "#endif",
+)
 _WHOLE = (
-    "#ifndef MDH_WHOLE /* the value is computed as it is written; clang has no registers for 8 bytes here */",
-    "#define MDH_WHOLE(x) do { if (sizeof(x) > 8) MDH_KEEP(x); } while (0)",
+    *_FILLS,
+    "#ifndef MDH_WHOLE /* the value is computed as it is written */",
+    "#if defined(__SSE2__) || defined(__aarch64__)",
+    "#define MDH_WHOLE(x) do { \\",
+    '    if (MDH_FILLS(x)) MDH_KEEP(x); else __asm__("" : "+m"(x)); \\',
+    "  } while (0)",
+    "#else",
+    '#define MDH_WHOLE(x) __asm__("" : "+m"(x))',
+    "#endif",
     "#endif",
 )
 
@@ -245,7 +258,7 @@ def _sqrt(t: ScalarType) -> list[str]:
     return [
         "const F mdh_v = (value);",
         "F mdh_r;",
-        f"if (sizeof(F) > 8) MDH_{name} else MDH_EACH_{name}",
+        f"if (MDH_FILLS(mdh_v)) MDH_{name} else MDH_EACH_{name}",
         "mdh_r;",
     ]
 
@@ -260,7 +273,7 @@ def _root(t: ScalarType) -> tuple[str, ...]:
     )
     rows = []
     for condition, word, letter in instructions:
-        asm = f'__asm__("{word}{kind} %1, %0" : "={letter}"(y) : "{letter}"(x))'
+        asm = f'__asm__("{word}{kind} {{%1, %0|%0, %1}}" : "={letter}"(y) : "{letter}"(x))'
         rows += [condition, f"#define {name}(y, x) {asm}"]
     return (
         f"#ifndef {name} /* y = the square root of x */",
@@ -295,7 +308,8 @@ def math_macros(function: str) -> list[str]:
     t = LANES[function].type
     name, body = macro_name(function), _BODIES[LANES[function].name](t)
     used = (
-        ("MDH_CHOOSE", _CHOOSE), ("MDH_OF_EQUAL", _OF_EQUAL), ("MDH_WHOLE", _WHOLE), ("MDH_ROOT", _root(t))
+        ("MDH_CHOOSE", _CHOOSE), ("MDH_OF_EQUAL", _OF_EQUAL), ("MDH_WHOLE", _WHOLE),
+        ("MDH_ROOT", (*_FILLS, *_root(t))),
     )  # fmt: skip
     helpers = [line for word, lines in used if any(word in row for row in body) for line in lines]
     head = f"#define {name}(F, I, {'value, other' if any('(other)' in row for row in body) else 'value'})"
@@ -304,4 +318,5 @@ def math_macros(function: str) -> list[str]:
     else:
         rows = [f"    {row} \\" for row in body[:-1]]
         text = [f"{head} ({{ \\", *rows, f"    {body[-1]} }})"]
+    text = [re.sub(r"\bmdh_([a-z0-9])\b", rf"mdh_{function}_\1", row) for row in text]  # calls may be nested
     return [*helpers, f"#ifndef {name} /* {function} in every lane */", *text, "#endif"]

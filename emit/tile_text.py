@@ -31,6 +31,7 @@ from mdh_core.expr import (
     named_values,
 )
 from mdh_core.ir import Store
+from mdh_core.lanes import declared_in
 
 
 class Tile(Results):
@@ -255,10 +256,12 @@ class Tile(Results):
     def _write_vector_point(self, printer: VectorPrinter) -> None:
         """One vector of the scalar function's values, combined or stored."""
         assert self.vectors is not None
+        declared = {d.name for d in declared_in(self.n.program.hom.scalar.body)}
         for name, t, value in () if self.masked else named_values(self.n.lane_function.body):
-            if printer.varies(value):
-                self.out.add(f"const {self.vectors.type(t)} {name} = {printer.vector(value)};")
-                printer.variables[name] = name
+            own = name if name in declared else self.context.names.new(name)
+            if printer.varies(value) or own != name:
+                self.out.add(f"const {self.vectors.type(t)} {own} = {printer.vector(value)};")
+                printer.variables[name] = own
             else:
                 self.out.add(f"const {c_type(t)} {name} = {self.context.scalar(value)};")
         values = [printer.vector(e) for e in self.n.lane_function.results]

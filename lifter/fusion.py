@@ -143,8 +143,18 @@ def fusions(steps: Sequence[Step], temporaries: Sequence[Buffer]) -> tuple[Fusio
 
 
 def fused(steps: Sequence[Step], fusion: Fusion) -> tuple[Step, ...]:
-    """The steps with a fusion of theirs applied."""
-    return _fused(tuple(steps), fusion, fusion.path)
+    """The steps with a fusion of theirs applied; the same value each time, as all points ask."""
+    key = (id(fusion), *map(id, steps))
+    if key not in _KNOWN:
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = fusion, tuple(steps), _fused(tuple(steps), fusion, fusion.path)
+    return _KNOWN[key][2]
+
+
+# by identity; what it names lives as long
+_KNOWN: dict[tuple[int, ...], tuple[Fusion, tuple[Step, ...], tuple[Step, ...]]] = {}
+_MOST_KNOWN = 256
 
 
 def neighbours(steps: Sequence[Step], fusion: Fusion) -> tuple[MdhProgram, ...]:

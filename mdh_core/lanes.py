@@ -25,6 +25,7 @@ from mdh_core.expr import (
     If,
     Load,
     Operand,
+    Result,
     Return,
     ScalarType,
     Stmt,
@@ -72,11 +73,14 @@ def lane_function(program: MdhProgram) -> LaneFunction:
     else:
         body, results = map_stmts(scalar.body, inlined), tuple(map(inlined, scalar.results))
     size = max(t.size for t in program.component_types)
-    if not straight_line(body):
-        return LaneFunction(body, results, max(size, widest(body)))
-    body, results = narrowed(body, results)
+    # what is stored of a reduction is computed once in a while: its own width does not count
+    stored = () if program.hom.function is not None else tuple(s.value for s in program.out.stores)
     dims = {d.name for d in program.hom.dims}
-    return LaneFunction(body, results, max(size, _widest_varying(body, results, dims)))
+    if not straight_line(body):
+        ends = _widest_varying((), (*results, *stored), dims | {d.name for d in declared_in(body)})
+        return LaneFunction(body, results, max(size, widest(body), ends))
+    body, results = narrowed(body, results)
+    return LaneFunction(body, results, max(size, _widest_varying(body, (*results, *stored), dims)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +123,12 @@ def has_exact_lanes(call: Call, program: MdhProgram) -> bool:
 
 
 def _library(call: Call, program: MdhProgram) -> LibraryFunction | None:
-    """The function, unless the source has one of its own by that name."""
-    return None if any(f.name == call.function for f in program.functions) else LANES.get(call.function)
+    """The function, unless the source has one of its own by that name, or uses names of the macros'."""
+    f = LANES.get(call.function)
+    if f is None or any(g.name == call.function for g in program.functions):
+        return None
+    names = {q.name for q in program.params} | {b.name for b in program.buffers}
+    return None if any(n.startswith("mdh_") for n in names) else f
 
 
 def scalar_calls(program: MdhProgram) -> bool:
@@ -136,7 +144,7 @@ def _with_calls_named(
     """A straight-line scalar function without calls of functions that are declarations and one expression.
 
     before   c = x*cumulative(d)            cumulative(d) { t = 1/(1 + abs(d));  return d < 0 ? t : 1 - t; }
-    after    cumulative_t = 1/(1 + abs(d));  c = x*(d < 0 ? cumulative_t : 1 - cumulative_t)
+    after    t_of_cumulative = 1/(1 + abs(d));  c = x*(d < 0 ? t_of_cumulative : 1 - t_of_cumulative)
 
     Where a function calls nothing of the library, its values take the places of their names.
     """
@@ -163,13 +171,14 @@ def _with_calls_named(
             return None
         if not any(isinstance(n, Call) for e in stmt_exprs(f.body) for n in walk(e)):
             return _in_place(call, functions)
-        if any(may_fail(n) for e in stmt_exprs(f.body) for n in walk(e)):
+        if any(may_fail(n) for e in (*call.args, *stmt_exprs(f.body)) for n in walk(e)):
             return None  # it would be computed where the program does not
-        own = {name: named(f"{f.name}_{name}", a) for (name, _), a in zip(f.params, call.args, strict=True)}
+        given = zip((name for name, _ in f.params), call.args, strict=True)
+        own = {name: named(f"{name}_of_{f.name}", a) for name, a in given}
         others = {name: g for name, g in functions.items() if g is not f}  # a function may call itself
         for s in f.body[:-1]:
             assert isinstance(s, Declare) and s.value is not None
-            own[s.name] = named(f"{f.name}_{s.name}", without(substitute(s.value, own), others))
+            own[s.name] = named(f"{s.name}_of_{f.name}", without(substitute(s.value, own), others))
         last = f.body[-1]
         assert isinstance(last, Return)
         e = without(substitute(last.value, own), others)
@@ -247,7 +256,7 @@ def _widest_varying(body: Sequence[Stmt], results: Sequence[Expr], dims: set[str
                 return False
             case Var(name=name):
                 found = name in varying
-            case Operand() | Load():
+            case Operand() | Load() | Result():
                 found = True  # its indices are the loop's business
             case _:
                 found = sum(map(varies, children(e))) > 0  # all are looked at

@@ -56,6 +56,7 @@ BLOCK = 32  # iterations of a host loop whose updates of what lies outside of th
 _FEWEST_BLOCKS = 3
 _DELAY_PAYS = 4096  # points of an iteration from which on
 _THREADS_PAY = 8192  # points from which on a program that runs often should begin a parallel region
+_SOME = 8  # positions of a part to try where the model sees no gain
 _OUTER_PAYS = 0.1  # share of the time that one loop for neighbours has to save in traffic
 _SHORT = 2.5e-5  # seconds of a program below which a region for each run costs more than a few percent
 
@@ -431,6 +432,8 @@ class Plan:
 def _near(name: str, usual: int) -> tuple[int, ...]:
     """Values to try for the width of a host loop's parts (0: no parts) and for the iterations of a block."""
     some = {usual, usual // 2, 2 * usual} - {0} if usual else set()
+    if not usual and name.startswith(_OUTER):
+        some = {_SOME}
     return tuple(sorted(some | (set() if name.startswith("steps_") and usual else {0})))
 
 

@@ -14,6 +14,9 @@ import pytest
 from emit.math_text import macro_name, math_macros
 from emit.render import emit_openmp
 from emit.request import KernelRequest
+from frontend_c.preprocess import CompileCommand
+from frontend_c.read import read
+from lifter.lift import lift
 from lowering.cost import default_point
 from lowering.facts import facts, is_screened, vector_candidates
 from lowering.machine import GENERIC
@@ -37,12 +40,19 @@ from mdh_core.expr import (
 from mdh_core.interpreter import run
 from mdh_core.ir import MdhProgram
 from mdh_core.lanes import LANES
+from mdh_core.source import SourceFile
+from mdh_lift import kernels
+from mdh_lift import subject as subjects
 from tests.catalogue import operator, program, x
 from tests.compilers import COMPILERS
 from tests.emitted import Case, run_emitted, with_extents
 from tests.strategies import buffers_for, copy_of
+from tuning.runner import Workbench
+from tuning.toolchain import Toolchain
+from tuning.verify import cases_for, verify
 
 KEEP = """
+#define MDH_VECTOR_BYTES 32
 #if defined(__SSE2__)
 #define MDH_KEEP(x) __asm__("" : "+x"(x))
 #else
@@ -173,14 +183,24 @@ def test_values_are_within_one_unit_of_the_last_place(built: tuple[ctypes.CDLL, 
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_values_where_the_user_lets_compilers_reassociate(compiler: str, tmp_path: Path) -> None:
     """Only normal numbers; a lost part of k ln 2 would be a thousand units and more."""
-    library = _library(tmp_path, compiler, ("-O2", "-march=native", "-ffast-math"))
+    flags = ("-O2", "-march=native", "-ffast-math")
+    library = _library(tmp_path, compiler, flags)
+    for name in ("floor", "rint", "floorf", "rintf"):
+        values = np.random.default_rng(3).uniform(-900, 900, 1 << 12).astype(_real(name))
+        for width in _widths(LANES[name].type, flags):
+            found = _called(library, f"{name}_{width}", values)
+            assert np.array_equal(found, getattr(np, LANES[name].name)(values)), (name, width)
     for name in ("exp", "log", "expf", "logf"):
-        real = np.float32 if name.endswith("f") else np.float64
-        values = np.random.default_rng(3).uniform(0.01, 80, 1 << 16).astype(real)
-        found = _called(library, f"{name}_32", values)
+        values = np.random.default_rng(3).uniform(0.01, 80, 1 << 16).astype(_real(name))
         wide = _EXACT[LANES[name].name](values.astype(np.longdouble))
-        unit = np.spacing(np.abs(wide.astype(real))).astype(np.longdouble)
-        assert (np.abs(found.astype(np.longdouble) - wide) / unit).max() < 4, name
+        unit = np.spacing(np.abs(wide.astype(values.dtype))).astype(np.longdouble)
+        for width in _widths(LANES[name].type, flags):
+            found = _called(library, f"{name}_{width}", values)
+            assert (np.abs(found.astype(np.longdouble) - wide) / unit).max() < 4, (name, width)
+
+
+def _real(name: str) -> type:
+    return np.float32 if LANES[name].type == FLOAT else np.float64
 
 
 def _call(name: str, t: ScalarType, *args: object) -> Call:
@@ -278,3 +298,64 @@ def test_a_function_of_the_source_by_that_name_is_not_the_library_s() -> None:
     own = Function("expf", FLOAT, (("x", FLOAT),), body)
     sizes = {"i": 100, "j": 100}
     assert vector_candidates(facts(replace(_map("exp", FLOAT), functions=(own,)), sizes)) == ("-",)
+
+
+GUARDED = """#include <math.h>
+static float soft(float v) { const float t = expf(v); return t*t + t; }
+void guarded(int n, const float *restrict tab, const int *restrict idx, float *restrict y)
+{
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        y[i] = idx[i] >= 0 ? soft(tab[idx[i]]) : 0.0f;
+}
+"""
+NAMED = """#include <math.h>
+static float int32(float v) { const float t = expf(v); return t*t + t; }
+void named(int n, const float *restrict mdh_v, const float *restrict x, float *restrict y, float *restrict z)
+{
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        y[i] = floorf(mdh_v[i]) + fmaxf(x[i], mdh_v[i]);
+        z[i] = int32(x[i]);
+    }
+}
+"""
+NORMS = """#include <math.h>
+void norms(int n, int m, const float *restrict x, float *restrict s)
+{
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        float t = 0;
+        for (int j = 0; j < m; j++)
+            t += x[j*n + i]*x[j*n + i];
+        s[i] = sqrt(t);
+    }
+}
+"""
+MIXED = """#include <math.h>
+void mixed(int n, const float *restrict x, const double *restrict d, double *restrict y)
+{
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        y[i] = d[i] + expf(x[i]) + floorf(x[i]) + logf(fabsf(x[i]) + 1);
+}
+"""
+
+
+@pytest.mark.parametrize("flags", [("-O2", "-march=native"), ("-O2",), ("-Ofast",), ("-O2", "-march=native", "-masm=intel")], ids=" ".join)
+@pytest.mark.parametrize("text", [GUARDED, NAMED, NORMS, MIXED], ids=["guarded", "named", "norms", "mixed"])
+def test_defaults_of_whole_files(text: str, flags: tuple[str, ...], tmp_path: Path) -> None:
+    """What stands behind a guard is not read without it; names, mixed widths, other flags."""
+    source = SourceFile(str(tmp_path / "f.c"), text.encode())
+    nest = lift(read(source, CompileCommand(directory=str(tmp_path))).nests[0])
+    plan = kernels.plan(nest)
+    bench = Workbench(Toolchain(("gcc",), flags), threads=2, jobs=1)
+    subject = subjects.subject_of(nest, source.data, source.path)
+    built = bench.build(subject, plan.candidate(plan.default))
+    assert built.ok, built.reason
+    names = list(kernels.variables_of(nest))
+    sizes = [dict.fromkeys(names, n) for n in (0, 1, 7, 33, 130)]
+    summary = verify(bench, subject, built.data["program"], cases_for(subject, sizes, style="sum"))
+    assert summary.ok, summary.outcome
+    if text is GUARDED:
+        assert vector_candidates(facts(plan.programs[0], plan.sizes[0])) == ("-",)

@@ -145,6 +145,7 @@ def test_when_it_is_taken() -> None:
     assert large.estimate(point) < large.estimate({**point, "outer_0": 0})
     small, _ = _softmax("sizes(rows=64, cols=64)")
     assert small.default["outer_0"] == 0
+    assert dict(small.space.parameters)["outer_0"] == (0, 8)  # a search may find what the model does not see
 
 
 def test_softmax_in_one_loop_is_verified(tmp_path: Path) -> None:

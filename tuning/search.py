@@ -161,6 +161,7 @@ def search(
     kernel_tuner, first = _kernel_tuner(), list[Point]()
     with contextlib.suppress(_Finished):
         ledger.evaluate(start)  # before the model takes its time, which may be longer than the budget
+        ledger.check()
         first = best_estimated(space, order_hint, _favourites(budget), seed, near=start) if order_hint else []
         ledger.check()
         ledger.evaluate([p for p in first if p not in start])
