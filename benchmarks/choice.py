@@ -1,10 +1,11 @@
 """``python -m benchmarks.choice [CASE...]``: how good the cost model's choices are.
 
 For every case a search of ``--budget`` begins with the model's default and its favourites and goes on from
-there; the fastest configurations, the default among them, are then timed in turn.  Printed are the default's
-time, that of the best of the model's favourites (17 with one way to join neighbours), that of the best found,
-how many were tried, and the shares of the best that default and favourites reach: 1.00 means that the search
-found nothing faster.  Below stand geometric means and the least of both.
+there; the fastest configurations, the default among them, are then timed in turn, and the default stays the
+best unless another is surely faster (``tuning.race``).  Printed are the default's time, that of the best of
+the model's favourites (17 with one way to join neighbours), that of the best found, how many were tried, and
+the shares of the best that default and favourites reach: 1.00 means that nothing was surely faster.  Below
+stand geometric means and the least of both.
 
 Kernels are compared with the original before their times count, as in any search; nothing is recorded.
 """
