@@ -91,12 +91,10 @@ def _names(steps: Sequence[Step]) -> set[str]:
 
 def _run(steps: tuple[Step, ...], first: int, end: int, iterator: str) -> Run | None:
     programs = [p for p in steps[first:end] if isinstance(p, MdhProgram)]
-    outer = [next(iter(p.hom.dims_of("cc")), None) for p in programs]
-    if len(programs) < end - first or any(d is None or d.size != outer[0].size for d in outer if outer[0]):
+    outer = [d for p in programs for d in p.hom.dims_of("cc")[:1]]
+    if len(outer) < end - first or any(d.size != outer[0].size for d in outer):
         return None
-    dims = tuple(d.name for d in outer if d is not None)
-    if len(dims) < len(programs):
-        return None
+    dims = tuple(d.name for d in outer)
     loop = HostLoop(iterator, Size(Affine.number(1)), tuple(programs))
     skew = skew_in(loop, dims)
     return Run(first, loop, dims, skew) if skew is not None and skew.independent else None
