@@ -1,17 +1,17 @@
 """Rows of a map that share lines, written past the caches (``Nest.joined``).
 
-    long first[4];                            where the vectors of each row begin that are whole lines
+    long first[4];                            where the lines of each row begin
     for (j ...) {
-      for (k = 0; k < k_whole; k += lanes)    as many vectors as each of the rows has
+      for (k = 0; k < k_whole; k += line)     as many lines as each of the rows has
         for (i_r ...) out[i + i_r][j][k + first[i_r]] past the caches
       for (i_r ...) {                         what remains of a row, and the line that it shares with the next
-        edge = the last vector of row j, the first one of row j + 1
+        edge = as much as a line from the end of row j, and from the beginning of row j + 1
         the part of it that is one line, past the caches;  first[i_r] = what the next row has of it
       }
     }
 
-The beginning of the first row and the end of the last one are stored as usual, in vectors that overlap the
-lines beside them: points may be computed twice (``lowering.joined``).
+A line is one vector or several.  The beginning of the first row and the end of the last one are stored as
+usual, and overlap the lines beside them: points may be computed twice (``lowering.joined``).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from emit.tile_text import Tile
 from emit.vector_printer import Vectors, vector_store
 from lowering.joined import joined_rows
 from lowering.loops import Loop, size_name
+from lowering.machine import LINE
 from mdh_core.expr import straight_line
 from mdh_core.ir import Store
 
@@ -79,13 +80,15 @@ def write_joined(nest: NestText, k: int) -> None:
 
 
 class _Rows(Tile):
-    """Rows of whole tiles, one vector of each at a time."""
+    """Rows of whole tiles, one line of each at a time."""
 
     def __init__(self, nest: NestText, inner: tuple[Loop, ...], vectors: Vectors, k: int) -> None:
         super().__init__(nest, inner, True, vectors)
         self.k = k
         (self.store,) = nest.program.out.stores
-        self.target = ""  # where vectors go instead of their place
+        self.element = nest.program.buffer(self.store.buffer).type
+        self.line = LINE // self.element.size
+        self.target = ""  # where a vector goes instead of its place
         self.past = False
 
     def _points_setup(self) -> None:
@@ -95,64 +98,59 @@ class _Rows(Tile):
         shape = "".join(f"[{count}]" for _, count in self.axes)
         next_row = n._variable(rows)
         lines, start, end = n.bounds(rows, next_row, n.nest.loops[self.k + 1 :], [])
-        assert self.vectors is not None
-        size, lanes = size_name(row.dim), self.vectors.lanes
+        size, line = size_name(row.dim), self.line
         self.out.add(
             *lines,
-            f"long {first}{shape}; /* where the vectors of a row begin that are whole lines */",
-            f"const long {whole} = (({size} + 1)/{lanes} - 1)*{lanes};",
+            f"long {first}{shape}; /* where the lines of a row begin */",
+            f"const long {whole} = (({size} + 1)/{line} - 1)*{line};",
         )
         with self._row(before | {rows.dim: start, row.dim: "0"}) as number:
             place = f"(__UINTPTR_TYPE__)&{self.context.subscript(self.store.buffer, self.store.index)}"
-            element = c_type(n.program.buffer(self.store.buffer).type)
-            self.out.add(
-                f"{first}{number} = (long)((-{place} & (MDH_VECTOR_BYTES - 1))/sizeof({element}));"
-            )
-            self._vector()
+            self.out.add(f"{first}{number} = (long)((-{place} & {LINE - 1})/sizeof({c_type(self.element)}));")
+            self._line()
         with self.out.block(for_head(rows, next_row, start, end)):
             here = before | {rows.dim: next_row}
             at = n._variable(row)
-            with self.out.block(f"for (long {at} = 0; {at} < {whole}; {at} += {lanes})"):
+            with self.out.block(f"for (long {at} = 0; {at} < {whole}; {at} += {line})"):
                 self.context.at = here | {row.dim: at}
-                if n.nest.ahead:
+                if n.nest.ahead and self.vectors is not None:
                     write_ahead(n, self.inner, self.vectors, (self.store.buffer,))
                 with self._row(here) as number:
                     self.context.at[row.dim] = f"{at} + {first}{number}"
-                    self._vector(past=True)
+                    self._line(past=True)
             with self._row(here) as number:
                 self._rest((rows, row), (next_row, end), whole, f"{first}{number}")
         self.context.at = before
 
     def _rest(self, loops: tuple[Loop, Loop], bounds: tuple[str, str], whole: str, first: str) -> None:
-        """What remains of one row: a vector at most, then the line that it shares with the next one."""
+        """What remains of one row: a line at most, then the one that it shares with the next row."""
         (rows, row), (next_row, end) = loops, bounds
         assert self.vectors is not None
-        size, lanes, names = size_name(row.dim), self.vectors.lanes, self.context.names
-        element = self.n.program.buffer(self.store.buffer).type
-        vector = self.vectors.unaligned(element)
+        size, line, names = size_name(row.dim), self.line, self.context.names
         at, edge = names.new(f"{row.dim}_at"), names.new("edge")
         self.out.add(f"long {at} = {whole} + {first};")
         self.context.at[row.dim] = at
-        with self.out.block(f"if ({at} + {lanes} <= {size})"):
-            self._vector(past=True)
-            self.out.add(f"{at} += {lanes};")
+        with self.out.block(f"if ({at} + {line} <= {size})"):
+            self._line(past=True)
+            self.out.add(f"{at} += {line};")
         with self.out.block(f"if ({at} == {size})"):
             self.out.add(f"{first} = 0;")
             self.out.middle(f"}} else if ({next_row} + 1 < {end}) {{")
-            self.out.add(f"{c_type(element)} {edge}[2*{lanes}] __attribute__((aligned(64)));")
-            self.context.at |= {row.dim: f"{size} - {lanes}"}
-            self._vector(f"{edge}[0]")
+            self.out.add(f"{c_type(self.element)} {edge}[{2 * line}] __attribute__((aligned({LINE})));")
+            self.context.at |= {row.dim: f"{size} - {line}"}
+            self._line(f"{edge}[")
             self.context.at |= {row.dim: "0", rows.dim: f"{next_row} + 1"}
-            self._vector(f"{edge}[{lanes}]")
+            self._line(f"{edge}[{line} + ")
             self.context.at |= {row.dim: at, rows.dim: next_row}
-            place = self.context.subscript(self.store.buffer, self.store.index)
-            joined = f"*(const {vector} *)&{edge}[{lanes} - ({size} - {at})]"
-            self.out.add(
-                vector_store(vector, place, joined, PAST), f"{first} = {lanes} - ({size} - {at});"
-            )
+            vector = self.vectors.unaligned(self.element)
+            with self._along() as v:
+                place = self.context.subscript(self.store.buffer, self.store.index)
+                joined = f"*(const {vector} *)&{edge}[{line} - ({size} - {at}) + {v}]"
+                self.out.add(vector_store(vector, place, joined, PAST))
+            self.out.add(f"{first} = {line} - ({size} - {at});")
             self.out.middle("} else {")
-            self.context.at |= {row.dim: f"{size} - {lanes}"}
-            self._vector()
+            self.context.at |= {row.dim: f"{size} - {line}"}
+            self._line()
 
     @contextmanager
     def _row(self, start: dict[str, str]) -> Iterator[str]:
@@ -160,17 +158,28 @@ class _Rows(Tile):
         with self._cells(vector_axis=False, start=start):
             yield "".join(f"[{self.counters[loop]}]" for loop, _ in self.axes)
 
-    def _vector(self, target: str = "", past: bool = False) -> None:
-        """One vector at the current indices, stored in its place or in ``target``."""
-        self.target, self.past = target, past
-        with self.out.block(""):
-            self.out.rows[-1] = "  " * (self.out.indent - 1) + "{"
+    @contextmanager
+    def _along(self) -> Iterator[str]:
+        """For each vector of the line at the current indices."""
+        assert self.vectors is not None
+        dim, v = self.vectors.dim, self.context.names.new("v")
+        start = self.context.at[dim]
+        self.out.add(f"#pragma GCC unroll {self.line}")
+        with self.out.block(f"for (long {v} = 0; {v} < {self.line}; {v} += {self.vectors.lanes})"):
+            self.context.at[dim] = v if start == "0" else f"{start} + {v}"
+            yield v
+        self.context.at[dim] = start
+
+    def _line(self, target: str = "", past: bool = False) -> None:
+        """One line at the current indices, stored in its place or where ``target`` with a number leads."""
+        with self._along() as v:
+            self.target, self.past = target and f"{target}{v}]", past
             self._vector_point()
 
     def _store_one(self, s: Store, text: str) -> None:
         assert self.vectors is not None
         place = self.target or self.context.subscript(s.buffer, s.index)
-        vector = self.vectors.unaligned(self.n.program.buffer(s.buffer).type)
+        vector = self.vectors.unaligned(self.element)
         self.out.add(vector_store(vector, place, text, PAST if self.past else None))
 
 

@@ -101,7 +101,6 @@ class NestText(PacksText):
             t = self.program.buffer(b).type
             cells = "*".join(f"(double){size_name(d.name)}" for d in self.program.hom.dims)
             conditions = [
-                f"MDH_VECTOR_BYTES == {LINE}",
                 f"{cells}*sizeof({c_type(t)}) > {cache}.0",
                 f"{size_name(inner[-1].dim)} >= {2 * LINE // t.size}",
                 f"(__UINTPTR_TYPE__){b}%sizeof({c_type(t)}) == 0",
@@ -259,9 +258,11 @@ class NestText(PacksText):
     def _first_step(
         self, inner: tuple[Loop, ...], vectors: Vectors | None, start: str, size: int
     ) -> str | None:
-        """The variable that makes the second tile of a row begin at an aligned place; None: not needed.
+        """The variable that makes the second tile of a row begin with a line; None: not needed.
 
-        The first one overlaps it, so points must be free to be computed twice.
+        Tiles that are written past the caches are whole lines (``_streamed``): where they begin in the
+        middle of one, each leaves two halves behind.  The first one overlaps the second, so points must be
+        free to be computed twice.
         """
         dim = self.nest.loops[self.scope - 1].dim
         if not self._begins_short(vectors, dim):
@@ -276,8 +277,9 @@ class NestText(PacksText):
         self.context.at[dim] = at
         step = self.context.names.new(f"{dim}_step")
         t = c_type(self.program.buffer(buffer).type)
+        lead = f"(long)((-{place} & {LINE - 1})/sizeof({t}))"
         self.out.add(
-            f"long {step} = {mask} == MDH_VECTOR_BYTES - 1 ? (long)((-{place} & {mask})/sizeof({t})) : 0;",
+            f"long {step} = {mask} == MDH_VECTOR_BYTES - 1 ? {lead} : 0;",
             f"if ({step} == 0) {step} = {size};",
         )
         return step

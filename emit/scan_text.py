@@ -20,6 +20,7 @@ from emit.nest_text import NestText
 from emit.prefix_text import PrefixText, in_vectors
 from lowering.loops import size_name
 from lowering.lower import Nest, ScanNest
+from lowering.machine import LINE
 from mdh_core.expr import Call, walk
 from mdh_core.ir import Store, keeps_if_empty
 
@@ -141,14 +142,14 @@ class ScanText:
         self.context.at[self.scan.dim] = before
 
     def _aligned(self, start: str, end: str) -> str:
-        """The first point from ``start`` on whose cell is at an aligned place in the output past caches."""
+        """The first point from ``start`` on whose cell begins a line in the output past caches."""
         buffer, mask = next(iter(self.masks.items()))
         s = next(s for s in self._inner_stores if s.buffer == buffer)
         self.context.at[self.scan.dim] = start
         place = f"(__UINTPTR_TYPE__)&{self.context.subscript(s.buffer, s.index)}"
         name = self.context.names.new("aligned")
         t = c_type(self.program.buffer(buffer).type)
-        lead = f"{mask} == MDH_VECTOR_BYTES - 1 ? (long)((-{place} & {mask})/sizeof({t})) : 0"
+        lead = f"{mask} == MDH_VECTOR_BYTES - 1 ? (long)((-{place} & {LINE - 1})/sizeof({t})) : 0"
         self.out.add(f"const long {name}_at = {start} + ({lead});")
         self.out.add(f"const long {name} = {name}_at < {end} ? {name}_at : {end};")
         return name

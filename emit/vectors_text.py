@@ -18,6 +18,7 @@ from emit.vector_printer import NotVector, VectorPrinter, Vectors, vector_store
 from lowering.facts import SHORTEST_ROW, in_whole_vectors
 from lowering.loops import Loop, size_name
 from lowering.lower import Nest
+from lowering.machine import LINE
 from mdh_core.combine import lane_values
 from mdh_core.expr import ScalarType, named_values, straight_line
 from mdh_core.ir import Store
@@ -65,7 +66,7 @@ class VectorsText(CellsText):
         if row:
             length = f"{size_name(dim)}*{size}"
             ends = " | ".join([length, *self._row_starts(s, dim, dims)])
-            conditions.append(f"({length} >= {row} || (({ends}) & (MDH_VECTOR_BYTES - 1)) == 0)")
+            conditions.append(f"({length} >= {row} || (({ends}) & {LINE - 1}) == 0)")
         self.masks[buffer] = self.context.names.new(f"{buffer}_mask")
         bits = f"{' && '.join(conditions)} ? MDH_VECTOR_BYTES - 1 : (__UINTPTR_TYPE__)-1"
         self.out.add(f"const __UINTPTR_TYPE__ {self.masks[buffer]} = {bits};")
@@ -101,13 +102,13 @@ class VectorsText(CellsText):
         return found
 
     def _streamed(self, buffer: str, lanes: Loop) -> Store | None:
-        """The store to a buffer, if it is one of whole vectors of every length that machines have."""
+        """The store to a buffer, if it is one of whole lines: vectors of every length that machines have."""
         stores = [s for s in self.program.out.stores if s.buffer == buffer]
         t, count = self.program.buffer(buffer).type, lanes.count or 0
         if len(stores) != 1 or stores[0].at_last or self._store_stride(stores[0], lanes.dim) != 1:
             return None
         same = isinstance(t, ScalarType) and t.size == self.lane_bytes
-        return stores[0] if same and count * t.size % 64 == 0 else None
+        return stores[0] if same and count * t.size % LINE == 0 else None
 
     def write_vector(self, s: Store, vectors: Vectors, text: str) -> None:
         """One vector of a store's cells, at the current indices."""

@@ -55,7 +55,7 @@ from lowering.point import (
     tile_of,
     tile_order,
 )
-from lowering.traffic import Moved, footprint, in_one_way, moved, uses
+from lowering.traffic import Moved, aliased, bytes_of, footprint, in_one_way, moved, uses
 from mdh_core.expr import Affine, Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.ir import MdhProgram
 from mdh_core.lanes import LANES, lane_function, scalar_calls
@@ -67,6 +67,10 @@ _PIECE = 4e-9  # seconds per run of neighbours that a tile's results are in memo
 _MOVED = 0.5  # of the points of a tile's second time is not hidden behind memory
 _CROSSING = 2.0  # further loads that a vector across two lines costs; measured on convolutions
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
+_ALIKE, _APART = 2, 4  # lines at one place of a page; neighbours with which that is harmless, see ``_past``
+_FEW_ROWS, _ROW = 12, 1e-10  # seconds for each row of more that a tile walks through; measured on products
+_HALVED = 1.2  # what such lines cost where they are two; measured on stencils, AVX2
+_FETCHED = 0.87  # what is left of memory's time where rows of maps are fetched ahead; measured on stencils
 _ADDRESSES = 9  # that registers hold beside counters and sizes; measured on convolutions
 _WHILE = 16  # steps of a tile that are long enough for its cells to be fetched meanwhile
 _AHEAD = 1024  # bytes ahead at which rows of maps are fetched: of tiles of at least so many in each array,
@@ -127,15 +131,9 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
 
     found = best(found, 24)
     orders = range(min(math.factorial(len(f.cc)), 6))
-    found = best(
-        [
-            replace(x, order=n, packed=packed)
-            for x in found
-            for packed in _with_singles(f, x)
-            for n in (orders if packed else (0,))
-        ],
-        12,
-    )
+    found = best([replace(x, packed=packed) for x in found for packed in _with_singles(f, x)], 24)
+    ordered = (best([replace(x, order=n) for n in (orders if x.packed else (0,))], 2) for x in found)
+    found = best([x for seeds in ordered for x in seeds], 12)
     longest: tuple[int, ...] = (256,)
     if f.cc and any(f.sizes[d] > 256 for d in f.pw):
         longest = (8, 32, 64, 128, 256, 512, 1024)
@@ -300,17 +298,33 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
 
 def _past(f: Facts, machine: Machine, buffer: str, point: Point) -> int:
     """Whether an output is written past the caches; 2: a map's rows that share lines, where a tile has whole
-    rows, one after the other."""
+    rows, one after the other.
+
+    Lines that are put together from two vectors stay whole where few of them lie at the same place of a page:
+    with three, such stores took three times as long as others (measured on a copy, AMD, AVX2).
+    """
     vector = str(point["vector"])
+    if not f.ps and (vector == "-" or _is_apart(f, vector) or tile_of(point, vector) * f.lane_bytes % LINE):
+        return 0
+    if _alike(f, machine, buffer, point) > _ALIKE:
+        return 0
     if has_whole_lines(f, buffer, vector):
         return 1
     row, after = joined_rows(f.program, buffer) or ("", "")
-    if machine.vector_bytes != LINE or row != vector or tile_of(point, after) > 1:
+    if row != vector or tile_of(point, after) > 1:
         return 0
     if int(point[f"block_{row}"]) < f.sizes[row]:
         return 0
     inner = tile_order(f, int(point.get("order", 0)))
     return 2 if inner[-2:] == (after, row) else 0
+
+
+def _alike(f: Facts, machine: Machine, buffer: str, point: Point) -> float:
+    """How many lines of a tile, each of more than one vector, lie at the same place of a page."""
+    use, tile = uses(f)[buffer], {d: float(tile_of(point, d)) for d in f.cc}
+    piece = footprint(use, tile, False)
+    short = piece.lines < _APART * LINE * piece.rows
+    return aliased(use, tile) if machine.vector_bytes < LINE and short else 1.0
 
 
 def has_short_tiles(f: Facts, point: Point) -> bool:
@@ -517,7 +531,7 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
     vector, lanes, v = str(point.get("vector", "-")), int(point.get("lanes", 1)), vector_length(f, machine)
     rows = _rows(f, point)
     live = rows * max(1, lanes // v)
-    near, far, whole_arrays = _moved(f, machine, point, packs)
+    (near, far, whole_arrays), past = _moved(f, machine, point, packs)
     blocked = any(0 < int(point.get(f"block_{d}", 0)) < f.sizes[d] for d in f.pw)
     if blocked and f.cc and None in f.program.out.initial:  # unfinished cells are kept elsewhere
         copied += 2e-6 + math.prod(f.sizes[x] for x in f.cc) * 2e-9
@@ -525,10 +539,14 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
         slots = -(-f.sizes[d] // max(1, int(point.get(f"block_{d}", 0))))
         cells = math.prod(f.sizes[x] for x in f.cc)
         copied += 2e-6 + slots * cells * 2e-9 if f.cc else 0.0  # every part has results of its own
-    memory = max(_footprint(f), whole_arrays[0] * balance)
+    memory = max(_footprint(f), whole_arrays[0] * balance + past)
     memory = memory / machine.bandwidth * (1.4 if balance < 1.1 else 1.0)
     if _footprint(f) > machine.last:
         memory += whole_arrays[1] * _MEMORY_RUN
+    if point.get("ahead"):
+        memory *= _FETCHED
+    if any(point.get(f"past_{b}", 0) and _alike(f, machine, b, point) > 1 for b in output_buffers(f.program)):
+        memory *= _HALVED
     strided = 0.0
     inner = vector if vector != "-" else (f.pw or f.cc or f.ps or ("-",))[-1]
     for a, s in strides(f, inner):
@@ -552,24 +570,42 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
             copied += visits * rows * v * 1e-9
         if works and vector in f.cc and _is_apart(f, vector):  # results are written lane by lane
             copied += visits * rows * lanes * 1e-9
+    copied += _rows_walked(f, point, packs) * _ROW
     added = near[1] * _NEAR_RUN + (strided + copied) / balance + region
     return slowest + _BESIDE * (sum(times) - slowest) + added
 
 
-def _moved(f: Facts, machine: Machine, point: Point, packs: Mapping[str, float | None]) -> tuple[Moved, ...]:
-    """What one core brings into its first and its second cache, and into its share of the last."""
+def _moved(
+    f: Facts, machine: Machine, point: Point, packs: Mapping[str, float | None]
+) -> tuple[tuple[Moved, ...], float]:
+    """What one core brings into its first and its second cache, and into its share of the last; and the bytes
+    that all cores write past them."""
     levels, panels = _levels(f, machine, point)
     inside = panels[0] if panels else 0
     tile = {d: float(tile_of(point, d)) for d in f.cc} | {d: float(point.get(f"unroll_{d}", 1)) for d in f.pw}
     found = []
+    past = sum(n for b, n in bytes_of(f).items() if point.get(f"past_{b}", 0))
     for b, use in uses(f).items():
+        if point.get(f"past_{b}", 0):
+            continue
         if packs.get(b) is not None:
             use = replace(use, packed=max(panels, default=0) + 1 - len(dims_around(f, point, b)))
         found.append(use)
     from_memory = inside if _footprint(f) > machine.last else 0
     share = max(machine.l2, machine.last // machine.cores)
     caches = ((machine.l1, 0), (machine.l2, inside), (share, from_memory))
-    return moved(found, tile, levels, caches)
+    return moved(found, tile, levels, caches), past
+
+
+def _rows_walked(f: Facts, point: Point, packs: Mapping[str, float | None]) -> float:
+    """Rows apart from one another through which all tiles walk, step by step; a copy's are not apart."""
+    if not f.pw or not f.cc:
+        return 0.0
+    walk = {d: float(tile_of(point, d)) for d in f.cc}
+    walk |= {d: float(int(point.get(f"block_{d}", 0)) or max(1, f.sizes[d])) for d in f.pw}
+    walked = (use for b, use in uses(f).items() if packs.get(b) is None and use.dims & set(f.pw))
+    rows = sum(n for use in walked if (n := footprint(use, walk, False).runs) > _FEW_ROWS)
+    return rows * math.prod(max(1.0, f.sizes[d] / n) for d, n in walk.items())
 
 
 def _pieces(f: Facts, point: Point) -> float:

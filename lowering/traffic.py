@@ -162,6 +162,18 @@ def footprint(use: Use, covered: Mapping[str, float], packed: bool) -> Touched:
     return Touched(rows * max(run, LINE), rows * taken, pieces, rows if run < WAY else 1.0, float(apart))
 
 
+def aliased(use: Use, tile: Mapping[str, float]) -> float:
+    """How many of a tile's rows lie at the same place of a page, within a line."""
+    found = 1.0
+    for d in use.dims:
+        pitch = 0
+        for (terms, _), own in zip(use.index, use.pitches, strict=True):
+            pitch += own * dict(terms).get(d, 0)
+        if pitch >= WAY and min(pitch % WAY, -pitch % WAY) < LINE:
+            found *= tile.get(d, 1)
+    return found
+
+
 def in_one_way(f: Facts, tile: Mapping[str, float]) -> float:
     """Bytes of a cache that a tile's rows take up, as lines at their distances share few of its sets."""
     return sum(t.rows * t.apart for t in (footprint(use, tile, False) for use in uses(f).values()))
@@ -195,7 +207,7 @@ def _moved(groups: _Groups, cache: int, ahead: int) -> Moved:
     reach, inside, around = 0, groups.touched(0), None
     for k in range(1, len(levels) + 1):
         around = groups.touched(k)
-        if sum(t.taken for t in around) > _USED * cache:
+        if levels[k - 1][1] > 1 and sum(t.taken for t in around) > _USED * cache:
             break
         reach, inside, around = k, around, None
     total = runs = 0.0

@@ -142,7 +142,7 @@ def test_it_is_a_parameter() -> None:
     for p, sizes, rows, ahead in (
         (JACOBI3D, (254, 254, 254), (4, 1), 1024),  # four planes of two arrays
         (JACOBI2D, (4096, 4096), (8,), 1024),  # of one, as the other is written past the caches
-        (JACOBI2D, (9000, 999), (1,), 0),
+        (JACOBI2D, (9000, 999), (3,), 1024),  # rows that share lines are written past them as well
         (MIXED, (4000, 4000), (10,), 0),  # three arrays
     ):
         dims = [d.name for d in p.hom.dims]

@@ -157,8 +157,8 @@ def search(
         raise ValueError(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
     share = budget.seconds * _FOR_THE_RACE if race is not None and budget.seconds is not None else 0.0
     searching = Budget(budget.evaluations, budget.seconds and budget.seconds - share)
+    kernel_tuner, first = _kernel_tuner(), list[Point]()  # its import is not part of the budget
     ledger = _Ledger(space, evaluate_batch, searching)
-    kernel_tuner, first = _kernel_tuner(), list[Point]()
     with contextlib.suppress(_Finished):
         ledger.evaluate(start)  # before the model takes its time, which may be longer than the budget
         ledger.check()
