@@ -57,7 +57,7 @@ from lowering.point import (
 )
 from lowering.traffic import Moved, aliased, bytes_of, footprint, in_one_way, moved, uses
 from mdh_core.expr import Affine, Binary, Call, Select, stmt_exprs, straight_line, walk
-from mdh_core.ir import MdhProgram
+from mdh_core.ir import Access, MdhProgram
 from mdh_core.lanes import LANES, lane_function, scalar_calls
 
 _NEAR_RUN, _FAR_RUN = 1e-9, 1e-8  # seconds per run of neighbours that comes into a first or second cache
@@ -66,6 +66,7 @@ _BESIDE = 0.25  # of the other times is not hidden behind the longest
 _PIECE = 4e-9  # seconds per run of neighbours that a tile's results are in memory
 _MOVED = 0.5  # of the points of a tile's second time is not hidden behind memory
 _CROSSING = 2.0  # further loads that a vector across two lines costs; measured on convolutions
+_NEAR_LOAD = 0.25  # of a multiply-add is what a vector from the first cache costs; measured on first layers
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
 _ALIKE, _APART = 2, 4  # lines at one place of a page; neighbours with which that is harmless, see ``_past``
 _FEW_ROWS, _ROW = 12, 1e-10  # seconds for each row of more that a tile walks through; measured on products
@@ -497,7 +498,8 @@ def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
             whole_vectors, single = _loads(f, machine, point, vector, rows, vectors)
             computed = _computed(f, point, packs, vector, rows, vectors)
             speed /= max(1.0 + whole_vectors + 0.5 * single + computed, 0.9 * (whole_vectors + single))
-        kept = vectors + 2 + (written_out if written_out > 1 else 0)  # operands of a row, weights of a column
+        operands = 2 if rows == 1 and vector in f.cc else vectors + 2  # what one row uses stays in memory
+        kept = operands + (written_out if written_out > 1 else 0)  # operands of a row, weights of a column
         if live + kept > machine.registers:
             speed *= 0.25
         if works and _addresses(f, point, packs) > _ADDRESSES:
@@ -565,7 +567,7 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
         visits *= math.prod(max(1, f.sizes[d]) / tile_of(point, d) for d in f.cc)
         copied += visits * (live if works else rows) * _VISIT
         if vector in f.cc and _footprint(f) > machine.last:
-            copied += visits * _pieces(f, point) * _PIECE
+            copied += visits * _pieces(f, machine, point) * _PIECE
         if works and vector in f.pw:  # the lanes of every cell are combined
             copied += visits * rows * v * 1e-9
         if works and vector in f.cc and _is_apart(f, vector):  # results are written lane by lane
@@ -608,10 +610,11 @@ def _rows_walked(f: Facts, point: Point, packs: Mapping[str, float | None]) -> f
     return rows * math.prod(max(1.0, f.sizes[d] / n) for d, n in walk.items())
 
 
-def _pieces(f: Facts, point: Point) -> float:
-    """In how many runs of neighbours the results of a register tile lie, of those that pass the caches."""
+def _pieces(f: Facts, machine: Machine, point: Point) -> float:
+    """In how many runs of neighbours a tile's results lie, but for those past the caches by whole lines."""
     tile = {d: float(tile_of(point, d)) for d in f.cc}
-    past = {b for b in output_buffers(f.program) if point.get(f"past_{b}", 0)}
+    whole = machine.vector_bytes == LINE
+    past = {b for b in output_buffers(f.program) if whole and point.get(f"past_{b}", 0)}
     written = {b: use for b, use in uses(f).items() if use.written and b not in past}
     return sum(footprint(use, tile, False).rows for use in written.values())
 
@@ -676,10 +679,26 @@ def _loads(
             if u > 1 and r > 1:
                 own_rows *= (r + u - 1) / (r * u)
         if any(x.coefficient(vector) for x in a.index):
-            whole_vectors += own_rows / rows * (1.0 + _CROSSING * _crossing(f, a.index, vector, machine))
+            crossing = _crossing(f, a.index, vector, machine)
+            weight = _NEAR_LOAD if not crossing and _stays_near(f, machine, point, a) else 1.0
+            whole_vectors += own_rows / rows * (weight + _CROSSING * crossing)
         else:
             single += own_rows / (rows * vectors)
     return whole_vectors, single
+
+
+def _stays_near(f: Facts, machine: Machine, point: Point, a: Access) -> bool:
+    """Whether an operand's vectors for all steps of a tile are few enough to wait in the first cache.
+
+    Vectors as long as lines do not: with AVX-512, choices that were measured need the full weight.
+    """
+    if machine.vector_bytes == LINE or point["vector"] not in f.cc:
+        return False
+    walked = [d for d in f.pw if any(x.coefficient(d) for x in a.index)]
+    if any(0 < int(point.get(f"block_{d}", 0)) < f.sizes[d] for d in f.pw):
+        return False
+    size = f.program.buffer(a.buffer).type.size * tile_of(point, str(point["vector"]))
+    return size * math.prod(f.sizes[d] for d in walked) <= machine.l1 // 2
 
 
 def _crossing(f: Facts, index: Sequence[Affine], vector: str, machine: Machine) -> float:

@@ -1,0 +1,105 @@
+"""Machines whose vectors are half a line (AVX2): what is written past the caches, and which tiles are chosen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from emit.render import emit_openmp
+from emit.request import KernelRequest
+from lowering.cost import default_point
+from lowering.facts import facts
+from lowering.machine import GENERIC, Machine
+from lowering.point import Point, configuration_at
+from lowering.traffic import aliased, moved, uses
+from mdh_core.ir import MdhProgram
+from tests.lifting import lifted
+from tests.test_register_tiles import SERVER
+
+HALVES = replace(GENERIC, cores=2, l3=32 << 20, l3_bandwidth=4e10)
+FOR = "for (int {0} = 0; {0} < {1}; {0}++) "
+
+
+def of(head: str, loops: tuple[tuple[str, int], ...], body: str) -> MdhProgram:
+    nest = "".join(FOR.format(d, n) for d, n in loops)
+    (p,) = lifted(f"void f({head}) {{\n#pragma mdh\n{nest}{body} }}").program
+    assert isinstance(p, MdhProgram)
+    return p
+
+
+def convolution(width: int) -> MdhProgram:
+    inner = " { float x = 0; " + "".join(FOR.format(d, 5) for d in "rs") + "x += I[p + r][q + s] * F[r][s]; O[p][q] = x; }"
+    return of(f"float O[4096][{width}], float I[4100][{width + 4}], float F[5][5]", (("p", 4096), ("q", width)), inner)
+
+
+def first_layer(n: int) -> MdhProgram:
+    """The first layer of VGG-16: 64 channels of each cell lie side by side."""
+    inner = " { float x = 0; " + "".join(FOR.format(d, 3) for d in "rsc")
+    head = f"float O[{n}][224][224][64], float I[{n}][226][226][3], float F[64][3][3][3]"
+    loops = (("n", n), ("p", 224), ("q", 224), ("k", 64))
+    return of(head, loops, inner + "x += I[n][p + r][q + s][c] * F[k][r][s][c]; O[n][p][q][k] = x; }")
+
+
+def chosen(p: MdhProgram, machine: Machine) -> Point:
+    return default_point((p,), machine, (p.sizes({}),))
+
+
+def rows(p: MdhProgram, point: Point) -> int:
+    product = 1
+    for d in p.hom.dims:
+        product *= int(point.get(f"rows_{d.name}", 1))
+    return product
+
+
+def test_rows_at_one_place_of_their_pages() -> None:
+    """Rows of 16 KiB begin at one place of a page each, those of 16 KiB and a line do not."""
+    for width, alike in ((4096, 8.0), (4097, 8.0), (4112, 1.0)):
+        p = convolution(width)
+        use = uses(facts(p, p.sizes({})))["O"]
+        assert aliased(use, {"p": 8.0, "q": 16.0}) == alike
+    layer = first_layer(2)
+    use = uses(facts(layer, layer.sizes({})))["O"]
+    assert aliased(use, {"p": 3.0, "q": 2.0, "k": 16.0}) == 3.0  # 256 bytes lie between cells of one row
+
+
+def test_many_such_rows_stay_in_the_caches() -> None:
+    point = chosen(convolution(4096), HALVES)
+    assert rows(convolution(4096), point) > 2 and point["past_O"] == 0, point
+    wide = chosen(convolution(4096), SERVER)  # a vector is a line
+    assert rows(convolution(4096), wide) > 2 and wide["past_O"] == 1, wide
+
+
+def test_tiles_begin_with_a_line() -> None:
+    p, machine = convolution(4096), replace(HALVES, l3=0)
+    point = chosen(p, machine) | {"vector": "q", "lanes": 16, "past_O": 1, "rows_p": 1, "rows_q": 1}
+    (c,) = configuration_at((p,), machine, (p.sizes({}),), point)
+    text = emit_openmp(KernelRequest("k", "conv2d", (p,), (c,), machine)).text
+    (step,) = (row for row in text.splitlines() if "long q_step = " in row)
+    assert "== MDH_VECTOR_BYTES - 1 ? " in step and " & 63)/sizeof(" in step
+
+
+def test_loops_of_one_iteration_change_nothing() -> None:
+    """What neighbouring tiles share is still there, whichever loops that do not run lie between."""
+    p = convolution(4096)
+    f = facts(p, p.sizes({}))
+    tile, loops = {"p": 8.0, "q": 8.0, "r": 5.0, "s": 5.0}, [("q", 512.0), ("p", 512.0)]
+    found = list(uses(f).values())
+    once = [("s", 1.0), ("r", 1.0), *loops]
+    for cache in (1 << 10, 1 << 15, 1 << 19):
+        assert moved(found, tile, once, [(cache, 0)]) == moved(found, tile, loops, [(cache, 0)])
+
+
+def test_whole_cells_of_large_results() -> None:
+    """All channels at once where results come from memory; filters wait in the first cache meanwhile."""
+    large = chosen(first_layer(16), HALVES)
+    assert (large["lanes"], rows(first_layer(16), large), large["past_O"]) == (64, 1, 1), large
+    assert int(chosen(first_layer(1), HALVES)["lanes"]) * rows(first_layer(1), chosen(first_layer(1), HALVES)) >= 64
+
+
+@pytest.mark.parametrize(("n", "copied"), [(1000, "block"), (48, "no")])
+def test_rows_apart_are_copied(n: int, copied: str) -> None:
+    """Where many tiles walk through the rows of an operand: not in a small product."""
+    head = f"float C[{n}][{n}], float A[{n}][{n}], float B[{n}][{n}]"
+    p = of(head, tuple((d, n) for d in "ijk"), "C[i][j] += A[i][k] * B[k][j];")
+    assert chosen(p, HALVES).get("pack_B", "no") == copied
