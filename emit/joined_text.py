@@ -98,6 +98,7 @@ class _Rows(Tile):
         shape = "".join(f"[{count}]" for _, count in self.axes)
         next_row = n._variable(rows)
         lines, start, end = n.bounds(rows, next_row, n.nest.loops[self.k + 1 :], [])
+        assert self.vectors is not None
         size, line = size_name(row.dim), self.line
         self.out.add(
             *lines,
@@ -113,7 +114,7 @@ class _Rows(Tile):
             at = n._variable(row)
             with self.out.block(f"for (long {at} = 0; {at} < {whole}; {at} += {line})"):
                 self.context.at = here | {row.dim: at}
-                if n.nest.ahead and self.vectors is not None:
+                if n.nest.ahead:
                     write_ahead(n, self.inner, self.vectors, (self.store.buffer,))
                 with self._row(here) as number:
                     self.context.at[row.dim] = f"{at} + {first}{number}"

@@ -305,9 +305,7 @@ def _past(f: Facts, machine: Machine, buffer: str, point: Point) -> int:
     with three, such stores took three times as long as others (measured on a copy, AMD, AVX2).
     """
     vector = str(point["vector"])
-    if not f.ps and (vector == "-" or _is_apart(f, vector) or tile_of(point, vector) * f.lane_bytes % LINE):
-        return 0
-    if _alike(f, machine, buffer, point) > _ALIKE:
+    if not _has_lines(f, point) or _alike(f, machine, buffer, point) > _ALIKE:
         return 0
     if has_whole_lines(f, buffer, vector):
         return 1
@@ -318,6 +316,19 @@ def _past(f: Facts, machine: Machine, buffer: str, point: Point) -> int:
         return 0
     inner = tile_order(f, int(point.get("order", 0)))
     return 2 if inner[-2:] == (after, row) else 0
+
+
+def _has_lines(f: Facts, point: Point) -> bool:
+    """Whether a tile's results are stored as whole lines; else nothing goes past the caches."""
+    vector = str(point.get("vector", "-"))
+    if f.ps or vector == "-":
+        return bool(f.ps)
+    return not _is_apart(f, vector) and tile_of(point, vector) * f.lane_bytes % LINE == 0
+
+
+def _written_past(f: Facts, point: Point) -> set[str]:
+    """Outputs that a point has written past the caches."""
+    return {b for b in output_buffers(f.program) if point.get(f"past_{b}", 0) and _has_lines(f, point)}
 
 
 def _alike(f: Facts, machine: Machine, buffer: str, point: Point) -> float:
@@ -547,7 +558,7 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
         memory += whole_arrays[1] * _MEMORY_RUN
     if point.get("ahead"):
         memory *= _FETCHED
-    if any(point.get(f"past_{b}", 0) and _alike(f, machine, b, point) > 1 for b in output_buffers(f.program)):
+    if any(_alike(f, machine, b, point) > 1 for b in _written_past(f, point)):
         memory *= _HALVED
     strided = 0.0
     inner = vector if vector != "-" else (f.pw or f.cc or f.ps or ("-",))[-1]
@@ -572,7 +583,8 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
             copied += visits * rows * v * 1e-9
         if works and vector in f.cc and _is_apart(f, vector):  # results are written lane by lane
             copied += visits * rows * lanes * 1e-9
-    copied += _rows_walked(f, point, packs) * _ROW
+        if f.cc:
+            copied += _rows_walked(f, point, packs) * _ROW
     added = near[1] * _NEAR_RUN + (strided + copied) / balance + region
     return slowest + _BESIDE * (sum(times) - slowest) + added
 
@@ -586,9 +598,9 @@ def _moved(
     inside = panels[0] if panels else 0
     tile = {d: float(tile_of(point, d)) for d in f.cc} | {d: float(point.get(f"unroll_{d}", 1)) for d in f.pw}
     found = []
-    past = sum(n for b, n in bytes_of(f).items() if point.get(f"past_{b}", 0))
+    past = _written_past(f, point)
     for b, use in uses(f).items():
-        if point.get(f"past_{b}", 0):
+        if b in past:
             continue
         if packs.get(b) is not None:
             use = replace(use, packed=max(panels, default=0) + 1 - len(dims_around(f, point, b)))
@@ -596,13 +608,11 @@ def _moved(
     from_memory = inside if _footprint(f) > machine.last else 0
     share = max(machine.l2, machine.last // machine.cores)
     caches = ((machine.l1, 0), (machine.l2, inside), (share, from_memory))
-    return moved(found, tile, levels, caches), past
+    return moved(found, tile, levels, caches), sum(bytes_of(f)[b] for b in past)
 
 
 def _rows_walked(f: Facts, point: Point, packs: Mapping[str, float | None]) -> float:
     """Rows apart from one another through which all tiles walk, step by step; a copy's are not apart."""
-    if not f.pw or not f.cc:
-        return 0.0
     walk = {d: float(tile_of(point, d)) for d in f.cc}
     walk |= {d: float(int(point.get(f"block_{d}", 0)) or max(1, f.sizes[d])) for d in f.pw}
     walked = (use for b, use in uses(f).items() if packs.get(b) is None and use.dims & set(f.pw))
@@ -613,8 +623,7 @@ def _rows_walked(f: Facts, point: Point, packs: Mapping[str, float | None]) -> f
 def _pieces(f: Facts, machine: Machine, point: Point) -> float:
     """In how many runs of neighbours a tile's results lie, but for those past the caches by whole lines."""
     tile = {d: float(tile_of(point, d)) for d in f.cc}
-    whole = machine.vector_bytes == LINE
-    past = {b for b in output_buffers(f.program) if whole and point.get(f"past_{b}", 0)}
+    past = _written_past(f, point) if machine.vector_bytes == LINE else set()
     written = {b: use for b, use in uses(f).items() if use.written and b not in past}
     return sum(footprint(use, tile, False).rows for use in written.values())
 
