@@ -12,12 +12,13 @@ others but not stored.  The same holds for a tile on the border of the sizes tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 from emit.c_text import c_type
 from emit.cells_text import for_head, step_of
 from emit.flat_text import write_flat
+from emit.held_text import arranged, hold_operands
 from emit.kernel_text import atom, repeats_right
 from emit.masked_text import MaskedText
 from emit.results_text import Results
@@ -193,7 +194,6 @@ class Tile(Results):
         if k == len(self.inner):
             self._point()
             return
-        loop = self.inner[k]
         tile = max(self.n.nest.tile - self.n.scope, 0)
         shared = sliding(self, k) if whole and self.full and k == tile and not self.masked else None
         if shared is not None:
@@ -204,6 +204,9 @@ class Tile(Results):
         with ExitStack() as stack:
             saved_at, saved_counters = dict(self.context.at), dict(self.counters)
             stack.callback(self._restore, saved_at, saved_counters)
+            if self.full and k >= tile and (whole or not self.reduces_lanes):
+                stack.enter_context(self._holding(k))
+            loop = self.inner[k]
             if loop.dim in self.n.concatenated:
                 if loop is self.lanes:
                     self._vector_loop(stack, opened=not self.masked)
@@ -241,7 +244,7 @@ class Tile(Results):
     def _vector_point(self, operands: dict[int, str] | None = None) -> None:
         """``operands``: vectors that are loaded already, by the number of their access."""
         assert self.vectors is not None
-        printer = VectorPrinter(self.context, self.vectors, operands=operands)
+        printer = VectorPrinter(self.context, self.vectors, operands=operands or self._held())
         if not self.masked:
             self._write_vector_point(printer)
             return
@@ -252,6 +255,25 @@ class Tile(Results):
             text.write(self.n.lane_function.body)
             self._open_vector_loop(stack)
             self._write_vector_point(printer)
+
+    @contextmanager
+    def _holding(self, k: int) -> Iterator[None]:
+        """Rows in the order in which operands are held, and those that the loop ``inner[k]`` shares."""
+        before = self.inner, dict(self.held), self.held_vectors, self.held_singles, dict(self.context.places)
+        try:
+            self.inner = arranged(self, k)
+            hold_operands(self, k)
+            yield
+        finally:
+            self.inner, self.held, self.held_vectors, self.held_singles, self.context.places = before
+
+    def _held(self) -> dict[int, str]:
+        """Operands that are in registers already, at the point."""
+        found = {}
+        for number, (name, loops, several) in self.held.items():
+            at = "".join(f"[{self.counters[x]}]" for x in loops)
+            found[number] = f"{name}{at}[{self.vector_counter}]" if several else f"{name}{at}"
+        return found
 
     def _write_vector_point(self, printer: VectorPrinter) -> None:
         """One vector of the scalar function's values, combined or stored."""

@@ -39,6 +39,7 @@ from lowering.facts import (
     vector_length,
     written_past,
 )
+from lowering.held import held
 from lowering.histogram import OneHot, one_hot
 from lowering.joined import joined_rows
 from lowering.keyed import CELLS, keyed
@@ -56,8 +57,8 @@ from lowering.point import (
     tile_order,
 )
 from lowering.traffic import Moved, aliased, bytes_of, footprint, in_one_way, moved, uses
-from mdh_core.expr import Affine, Binary, Call, Select, stmt_exprs, straight_line, walk
-from mdh_core.ir import Access, MdhProgram
+from mdh_core.expr import Affine, Binary, Call, ScalarType, Select, stmt_exprs, straight_line, walk
+from mdh_core.ir import MdhProgram
 from mdh_core.lanes import LANES, lane_function, scalar_calls
 
 _NEAR_RUN, _FAR_RUN = 1e-9, 1e-8  # seconds per run of neighbours that comes into a first or second cache
@@ -66,7 +67,8 @@ _BESIDE = 0.25  # of the other times is not hidden behind the longest
 _PIECE = 4e-9  # seconds per run of neighbours that a tile's results are in memory
 _MOVED = 0.5  # of the points of a tile's second time is not hidden behind memory
 _CROSSING = 2.0  # further loads that a vector across two lines costs; measured on convolutions
-_NEAR_LOAD = 0.25  # of a multiply-add is what a vector from the first cache costs; measured on first layers
+_HALF_CROSSING = 3.0  # the same for vectors of half a line
+_CHAINS = 8  # additions that a core has under way at once
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
 _ALIKE, _APART = 2, 4  # lines at one place of a page; neighbours with which that is harmless, see ``_past``
 _FEW_ROWS, _ROW = 12, 1e-10  # seconds for each row of more that a tile walks through; measured on products
@@ -119,19 +121,20 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
 
     first, *others = (threads[:8] if (threads := thread_choices(f)) else ("",))
     found = [_Seed(first, *shape) for shape in _shapes(f, machine)]
-    if len(found) > 192:
 
-        def quickly(seed: _Seed) -> float:
-            found = _arithmetic(f, machine, made(seed))
-            return found.seconds + found.copied / found.balance
+    def quickly(seed: _Seed) -> float:
+        found = _arithmetic(f, machine, made(seed))
+        return found.seconds + found.copied / found.balance
 
-        found = sorted(dict.fromkeys(found), key=quickly)[:192]
+    found = sorted(dict.fromkeys(found), key=quickly)[:192]
+    likely = found[:48]  # whose memory may be slow only as what is read one by one is not copied yet
 
     def best(seeds: Sequence[_Seed], count: int) -> list[_Seed]:
         return sorted(dict.fromkeys(seeds), key=lambda x: _cost(f, machine, made(x)))[:count]
 
     found = best(found, 24)
     orders = range(min(math.factorial(len(f.cc)), 6))
+    found = list(dict.fromkeys((*found, *likely)))
     found = best([replace(x, packed=packed) for x in found for packed in _with_singles(f, x)], 24)
     ordered = (best([replace(x, order=n) for n in (orders if x.packed else (0,))], 2) for x in found)
     found = best([x for seeds in ordered for x in seeds], 12)
@@ -293,7 +296,8 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
     steps = math.prod(int(point[f"block_{d}"]) or f.sizes[d] for d in f.pw)
     operations = steps * _rows(f, point) * max(1.0, lanes / vector_length(f, machine))
     fetched = 0 if steps < _WHILE else 1 if operations >= _OWN else 5
-    point |= dict.fromkeys((f"fetch_{b}" for b in fetchable(f)), fetched)
+    past = _written_past(f, point)  # whose cells need not be near
+    point |= {f"fetch_{b}": 0 if b in past else fetched for b in fetchable(f)}
     return _fitting(f, point) if packed else point
 
 
@@ -499,16 +503,24 @@ def _arithmetic(f: Facts, machine: Machine, point: Point) -> _Arithmetic:
     if f.pw:
         chains = live if works else rows
         written_out = max((int(point.get(f"unroll_{d}", 1)) for d in f.pw), default=1)
+        short = works and machine.vector_bytes < LINE
         if works and written_out > 1 and rows > 1:  # a window that slides over rows; measured on convolutions
             speed *= min(chains, 8) / (min(chains, 8) + 2) * (1.0 - 0.02 * max(0, chains - 8))
+        elif short:  # measured on tiles of operands in the first cache
+            speed *= min(1.0, chains / _CHAINS) * chains / (chains + 0.5)
         elif works or not _is_long(f):
             speed *= chains / (chains + 4)  # additions wait for those before; measured on matrix products
         elif rows > 1:
             speed *= 0.85  # as much code for every row, and nothing is shared; measured on record linkage
         if works:
             whole_vectors, single = _loads(f, machine, point, vector, rows, vectors)
+            if short and written_out == 1 and not _holds(f, machine, point, live, vectors):
+                whole_vectors = max(whole_vectors, float(sum(bool(s) for _, s in strides(f, vector))))
             computed = _computed(f, point, packs, vector, rows, vectors)
-            speed /= max(1.0 + whole_vectors + 0.5 * single + computed, 0.9 * (whole_vectors + single))
+            if short:
+                speed /= max(0.9 + 0.5 * whole_vectors + computed, whole_vectors + 1.2 * single)
+            else:
+                speed /= max(1.0 + whole_vectors + 0.5 * single + computed, 0.9 * (whole_vectors + single))
         operands = 2 if rows == 1 and vector in f.cc else vectors + 2  # what one row uses stays in memory
         kept = operands + (written_out if written_out > 1 else 0)  # operands of a row, weights of a column
         if live + kept > machine.registers:
@@ -576,6 +588,7 @@ def _cost(f: Facts, machine: Machine, point: Point) -> float:
         blocks = ((max(1, f.sizes[d]), int(point.get(f"block_{d}", 0))) for d in f.pw)
         visits = math.prod(max(1.0, n / (block or n)) for n, block in blocks)
         visits *= math.prod(max(1, f.sizes[d]) / tile_of(point, d) for d in f.cc)
+        visits *= f.points / max(1, math.prod(f.sizes.values()))  # of a box, those that have points
         copied += visits * (live if works else rows) * _VISIT
         if vector in f.cc and _footprint(f) > machine.last:
             copied += visits * _pieces(f, machine, point) * _PIECE
@@ -621,11 +634,16 @@ def _rows_walked(f: Facts, point: Point, packs: Mapping[str, float | None]) -> f
 
 
 def _pieces(f: Facts, machine: Machine, point: Point) -> float:
-    """In how many runs of neighbours a tile's results lie, but for those past the caches by whole lines."""
+    """In how many runs of neighbours a tile's results lie, but for those past the caches by whole lines.
+
+    Runs shorter than a line count in parts: other tiles find the line near.
+    """
     tile = {d: float(tile_of(point, d)) for d in f.cc}
     past = _written_past(f, point) if machine.vector_bytes == LINE else set()
     written = {b: use for b, use in uses(f).items() if use.written and b not in past}
-    return sum(footprint(use, tile, False).rows for use in written.values())
+    vector = str(point.get("vector", "-"))
+    length = tile_of(point, vector) * f.lane_bytes if vector in f.cc else LINE
+    return sum(footprint(use, tile, False).rows for use in written.values()) * min(1.0, length / LINE)
 
 
 def _levels(f: Facts, machine: Machine, point: Point) -> tuple[list[tuple[str, float]], list[int]]:
@@ -673,6 +691,15 @@ def _addresses(f: Facts, point: Point, packs: Mapping[str, float | None]) -> int
     )
 
 
+def _holds(f: Facts, machine: Machine, point: Point, live: int, vectors: int) -> bool:
+    """Whether registers are enough for the accumulators, a step's operands, and numbers that are given."""
+    vector, params = str(point["vector"]), f.program.params
+    rows = [(d, n) for d in f.cc if d != vector and (n := int(point.get(f"rows_{d}", 1))) > 1]
+    given = any(isinstance(x.type, ScalarType) and x.type.is_float for x in params)
+    need = held(f.program.inp.accesses, rows, vector).registers(vectors)
+    return live + need + given <= machine.registers
+
+
 def _loads(
     f: Facts, machine: Machine, point: Point, vector: str, rows: int, vectors: int
 ) -> tuple[float, float]:
@@ -689,25 +716,11 @@ def _loads(
                 own_rows *= (r + u - 1) / (r * u)
         if any(x.coefficient(vector) for x in a.index):
             crossing = _crossing(f, a.index, vector, machine)
-            weight = _NEAR_LOAD if not crossing and _stays_near(f, machine, point, a) else 1.0
-            whole_vectors += own_rows / rows * (weight + _CROSSING * crossing)
+            further = _CROSSING if machine.vector_bytes == LINE else _HALF_CROSSING
+            whole_vectors += own_rows / rows * (1.0 + further * crossing)
         else:
             single += own_rows / (rows * vectors)
     return whole_vectors, single
-
-
-def _stays_near(f: Facts, machine: Machine, point: Point, a: Access) -> bool:
-    """Whether an operand's vectors for all steps of a tile are few enough to wait in the first cache.
-
-    Vectors as long as lines do not: with AVX-512, choices that were measured need the full weight.
-    """
-    if machine.vector_bytes == LINE or point["vector"] not in f.cc:
-        return False
-    walked = [d for d in f.pw if any(x.coefficient(d) for x in a.index)]
-    if any(0 < int(point.get(f"block_{d}", 0)) < f.sizes[d] for d in f.pw):
-        return False
-    size = f.program.buffer(a.buffer).type.size * tile_of(point, str(point["vector"]))
-    return size * math.prod(f.sizes[d] for d in walked) <= machine.l1 // 2
 
 
 def _crossing(f: Facts, index: Sequence[Affine], vector: str, machine: Machine) -> float:
