@@ -22,7 +22,7 @@ from certify.certificate import certificate, program_certificate
 from certify.obligations import REFUTED, UNKNOWN, Certificate
 from frontend_c.read import CompileCommand, read
 from lifter.lift import lift
-from lowering.cost import default_point
+from lowering.choice import default_point
 from lowering.lower import Lowered, lower
 from lowering.machine import ARTIFICIAL, GENERIC, OPENMP, OPENMP_L3_SIMD, OPENMP_REG_SIMD
 from lowering.parameters import random_configuration

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lowering.cost import default_point
+from lowering.choice import default_point
 from lowering.facts import (
     Facts,
     facts,

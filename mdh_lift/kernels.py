@@ -16,7 +16,8 @@ from emit.render import emit_openmp
 from emit.request import Kernel, KernelRequest
 from lifter.fusion import Fusion, fused, neighbours
 from lifter.lift import FinalIterator, LiftedNest
-from lowering.cost import default_point, estimate, has_short_tiles
+from lowering.choice import default_point
+from lowering.cost import estimate, has_short_tiles
 from lowering.delayed import delayed
 from lowering.facts import facts
 from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_tiles

@@ -12,7 +12,7 @@ import pytest
 from emit.render import emit_openmp
 from emit.request import KernelRequest
 from lowering.ahead import first_rows
-from lowering.cost import default_point
+from lowering.choice import default_point
 from lowering.machine import GENERIC, Machine
 from lowering.point import Point, configuration_at
 from lowering.space import tuning_space

@@ -26,7 +26,7 @@ from certify.terms import Term, Terms
 from certify.values import Budget
 from frontend_c.read import CompileCommand, read
 from lifter.lift import LiftedNest, lift
-from lowering.cost import default_point
+from lowering.choice import default_point
 from lowering.lower import Lowered, Nest, ScanNest, lower
 from lowering.machine import GENERIC, OPENMP
 from lowering.parameters import random_configuration

@@ -20,7 +20,7 @@ from emit.request import KernelRequest
 from frontend_c.read import CompileCommand, read
 from lifter.lift import LiftedNest, lift
 from lifter.run_nest import run_nest
-from lowering.cost import default_point
+from lowering.choice import default_point
 from lowering.domains import classify
 from lowering.facts import facts, vector_candidates
 from lowering.lower import ScanNest, lower

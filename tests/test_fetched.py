@@ -10,7 +10,7 @@ import pytest
 
 from emit.render import emit_openmp
 from emit.request import KernelRequest
-from lowering.cost import default_point
+from lowering.choice import default_point
 from lowering.facts import facts, fetchable
 from lowering.machine import GENERIC
 from lowering.point import Point, configuration_at

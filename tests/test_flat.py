@@ -11,7 +11,7 @@ import pytest
 
 from emit.render import emit_openmp
 from emit.request import KernelRequest
-from lowering.cost import default_point
+from lowering.choice import default_point
 from lowering.machine import Machine
 from lowering.point import Point, configuration_at
 from mdh_core.evaluate import Value

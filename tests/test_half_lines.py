@@ -8,7 +8,7 @@ import pytest
 
 from emit.render import emit_openmp
 from emit.request import KernelRequest
-from lowering.cost import default_point
+from lowering.choice import default_point
 from lowering.facts import facts
 from lowering.machine import GENERIC, Machine
 from lowering.point import Point, configuration_at

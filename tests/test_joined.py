@@ -10,7 +10,7 @@ import pytest
 
 from emit.render import emit_openmp
 from emit.request import KernelRequest
-from lowering.cost import default_point
+from lowering.choice import default_point
 from lowering.joined import joined_rows
 from lowering.machine import GENERIC
 from lowering.point import Point, configuration_at

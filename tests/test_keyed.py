@@ -15,7 +15,7 @@ from certify.obligations import REFUTED
 from emit.render import emit_openmp
 from emit.request import KernelRequest
 from lifter.lift import lift
-from lowering.cost import default_point
+from lowering.choice import default_point
 from lowering.keyed import keyed
 from lowering.lower import Lowered, Nest, lower, may_join_a_team
 from lowering.machine import GENERIC

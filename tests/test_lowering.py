@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lowering import machine as machines
-from lowering.cost import default_point, estimate
+from lowering.choice import default_point
+from lowering.cost import estimate
 from lowering.domains import classify, read_in_boxes
 from lowering.facts import facts
 from lowering.low_level import LowLevelProgram, execute, verify

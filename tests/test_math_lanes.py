@@ -17,7 +17,7 @@ from emit.request import KernelRequest
 from frontend_c.preprocess import CompileCommand
 from frontend_c.read import read
 from lifter.lift import lift
-from lowering.cost import default_point
+from lowering.choice import default_point
 from lowering.facts import facts, is_screened, vector_candidates
 from lowering.machine import GENERIC
 from lowering.point import configuration_at

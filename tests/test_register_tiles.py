@@ -17,8 +17,8 @@ import pytest
 from emit.packs_text import room
 from emit.render import emit_openmp
 from emit.request import KernelRequest
+from lowering.choice import default_point
 from lowering.copied import copied_value, with_copied_values
-from lowering.cost import default_point
 from lowering.facts import facts, row_dims, vector_candidates
 from lowering.lower import Nest, lower
 from lowering.machine import Machine

@@ -16,7 +16,7 @@ from emit.request import KernelRequest
 from frontend_c.read import CompileCommand, read
 from lifter.lift import LiftedNest, lift
 from lifter.run_nest import run_nest
-from lowering.cost import default_point
+from lowering.choice import default_point
 from lowering.facts import facts, is_screened, vector_candidates
 from lowering.machine import GENERIC
 from lowering.point import configuration_at

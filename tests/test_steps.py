@@ -17,7 +17,7 @@ from emit.host_text import leaves, tightest
 from emit.render import emit_openmp
 from emit.request import Kernel, KernelRequest
 from lifter.fusion import fused
-from lowering.cost import default_point
+from lowering.choice import default_point
 from lowering.host_tiles import HostTiles
 from lowering.machine import GENERIC, OPENMP_L3_SIMD, OPENMP_REG_SIMD, Machine
 from lowering.parameters import Configuration, random_configuration

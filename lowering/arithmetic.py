@@ -1,0 +1,291 @@
+"""How long the operations of a point take where all operands are near: vectors, register tile, loads, copies.
+
+in     facts, a machine, a point of the search space
+out    ``Arithmetic``: seconds of computing and of copying, and how many cores work
+
+Seconds are operations over what the vectors and the register tile can do.  What limits a tile: additions that
+wait for those before (chains), loads that its rows do not share, and registers that are not enough.  Part of
+the cost model (``lowering.cost``); constants were measured, see docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lowering.facts import (
+    Facts,
+    computed_copies,
+    in_vectors,
+    is_readable_beyond,
+    once,
+    read_dims,
+    strides,
+    vector_length,
+)
+from lowering.held import held
+from lowering.machine import LINE, Machine
+from lowering.packs import PRIVATE_BYTES
+from lowering.parameters import input_buffers
+from lowering.point import Point, dims_around, round_up, tile_of
+from lowering.traffic import in_one_way
+from mdh_core.expr import Affine, Binary, Call, ScalarType, Select, stmt_exprs, straight_line, walk
+from mdh_core.lanes import LANES, lane_function
+
+_MOVED = 0.5  # of the points of a tile's second time is not hidden behind memory
+_CROSSING = 2.0  # further loads that a vector across two lines costs; measured on convolutions
+_HALF_CROSSING = 3.0  # the same for vectors of half a line
+_CHAINS = 8  # additions that a core has under way at once
+_ADDRESSES = 9  # that registers hold beside counters and sizes; measured on convolutions
+_COUNTED = (Binary, Select, Call)
+_IN_LANES = 12  # operations of a function of math.h that vectors have, on the average
+
+
+@once
+def operations(f: Facts) -> int:
+    scalar = lane_function(f.program)
+    own = {g.name: g for g in f.program.functions}
+    exprs = [*scalar.results, *stmt_exprs(scalar.body)]
+    count = 0
+    while exprs:
+        for n in walk(exprs.pop()):
+            count += _IN_LANES if isinstance(n, Call) and n.function in LANES else isinstance(n, _COUNTED)
+            if isinstance(n, Call) and n.function in own:
+                exprs += stmt_exprs(own.pop(n.function).body)  # once: functions may call themselves
+    return max(1, count + (len(f.program.component_types) if f.pw or f.ps else 0))
+
+
+@once
+def is_long(f: Facts) -> bool:
+    """Whether a point calls functions of the program that are more than an expression."""
+    scalar, own = lane_function(f.program), {g.name for g in f.program.functions}
+    exprs = (*scalar.results, *stmt_exprs(scalar.body))
+    return any(isinstance(n, Call) and n.function in own for e in exprs for n in walk(e))
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """How long the operations take where all operands are near.
+
+    copied    seconds of copying inputs, on one core
+    packs     per input the elements that are copied, None where it is not packed
+    balance   cores that work on average
+    works     whether vectors are used
+    """
+
+    seconds: float
+    copied: float
+    packs: dict[str, float | None]
+    balance: float
+    works: bool
+
+
+def rows_of(f: Facts, point: Point) -> int:
+    return math.prod(int(point.get(f"rows_{d}", 1)) for d in f.cc)
+
+
+def arithmetic(f: Facts, machine: Machine, point: Point) -> Arithmetic:
+    v = vector_length(f, machine)
+    vector, lanes = str(point.get("vector", "-")), int(point.get("lanes", 1))
+    vectors = max(1, lanes // v)
+    packs = packed_elements(f, point)
+    copied = 0.0
+    for b, pack in packs.items():
+        if pack is not None:
+            gathers = any(s not in (0, 1) for a, s in strides(f, vector) if a.buffer == b)
+            copied += pack * (1e-9 if gathers else 3e-10)
+    works = vector != "-" and in_vectors(f, [s for a, s in strides(f, vector) if packs[a.buffer] is None])
+    speed = float(min(v, lanes)) if works else 0.7
+    if works and not straight_line(f.program.hom.scalar.body):
+        # vectors side by side hide how long each value takes; more lanes wait longer for the last one
+        speed *= vectors / (vectors + 1) if vectors <= 4 else 0.75
+    if f.pw:
+        speed *= _reducing(f, machine, point, packs, works)
+    elif rows_of(f, point) > 1 and not works:
+        speed *= 0.5  # compilers have vectors for the plain loop only
+    elif rows_of(f, point) > 1 and in_one_way(f, {d: float(tile_of(point, d)) for d in f.cc}) > machine.l1:
+        speed *= 0.25  # rows push each other out of the first cache; measured on maps of stencils
+    balance = _balance(f, machine, point)
+    if f.pw and works and not f.program.hom.domain:  # tiles on the border are moved back to be whole
+        tiles = ((max(1, f.sizes[d]), tile_of(point, d)) for d in f.cc)
+        twice = math.prod(round_up(n, tile) / n for n, tile in tiles)
+        points = f.points * twice
+        copied += _MOVED * (twice - 1) * f.points * operations(f) / (machine.rate * speed)
+    else:
+        whole = _whole_share(f, point)
+        # tiles on a domain's border are computed as a whole, half of them in vain, or clipped: as scalar code
+        border = 2.0 if f.pw and works and is_readable_beyond(f) else max(1.0, 0.6 * speed)
+        points = f.points * (whole + (1 - whole) * border)
+    seconds = points * operations(f) / (machine.rate * speed * balance)
+    return Arithmetic(seconds, copied, packs, balance, works)
+
+
+def _reducing(
+    f: Facts, machine: Machine, point: Point, packs: Mapping[str, float | None], works: bool
+) -> float:
+    """Share of what its vectors, or scalars, could do that the register tile of a reduction reaches."""
+    vectors = max(1, int(point.get("lanes", 1)) // vector_length(f, machine))
+    rows = rows_of(f, point)
+    chains = rows * vectors if works else rows
+    written_out = max((int(point.get(f"unroll_{d}", 1)) for d in f.pw), default=1)
+    short = works and machine.vector_bytes < LINE
+    share = 1.0
+    if works and written_out > 1 and rows > 1:  # a window that slides over rows; measured on convolutions
+        share = min(chains, 8) / (min(chains, 8) + 2) * (1.0 - 0.02 * max(0, chains - 8))
+    elif short:  # measured on tiles of operands in the first cache
+        share = min(1.0, chains / _CHAINS) * chains / (chains + 0.5)
+    elif works or not is_long(f):
+        share = chains / (chains + 4)  # additions wait for those before; measured on matrix products
+    elif rows > 1:
+        share = 0.85  # as much code for every row, and nothing is shared; measured on record linkage
+    vector = str(point.get("vector", "-"))
+    if works:
+        whole_vectors, single = _loads(f, machine, point, vector, rows, vectors)
+        computed = _computed(f, point, packs, vector, rows, vectors)
+        if short:
+            if written_out == 1 and not _holds(f, machine, point, rows * vectors, vectors):
+                whole_vectors = max(whole_vectors, float(sum(bool(s) for _, s in strides(f, vector))))
+            share /= max(0.9 + 0.5 * whole_vectors + computed, whole_vectors + 1.2 * single)
+        else:
+            share /= max(1.0 + whole_vectors + 0.5 * single + computed, 0.9 * (whole_vectors + single))
+    operands = 2 if rows == 1 and vector in f.cc else vectors + 2  # what one row uses stays in memory
+    kept = operands + (written_out if written_out > 1 else 0)  # operands of a row, weights of a column
+    if rows * vectors + kept > machine.registers:
+        share *= 0.25
+    if works and _addresses(f, point, packs) > _ADDRESSES:
+        share *= 0.7
+    return share
+
+
+def _addresses(f: Facts, point: Point, packs: Mapping[str, float | None]) -> int:
+    """Addresses that a step of the register tile needs at once: rows at distances known at run time only.
+
+    Rows of a copy are at constant distances.
+    """
+    rows = {d: int(point.get(f"rows_{d}", 1)) for d in f.cc}
+    return sum(
+        math.prod(n for d, n in rows.items() for b, s in strides(f, d) if b is a and s is None)
+        for a in f.program.inp.accesses
+        if packs[a.buffer] is None
+    )
+
+
+def _holds(f: Facts, machine: Machine, point: Point, live: int, vectors: int) -> bool:
+    """Whether registers are enough for the accumulators, a step's operands, and numbers that are given."""
+    vector, params = str(point["vector"]), f.program.params
+    rows = [(d, n) for d in f.cc if d != vector and (n := int(point.get(f"rows_{d}", 1))) > 1]
+    given = any(isinstance(x.type, ScalarType) and x.type.is_float for x in params)
+    need = held(f.program.inp.accesses, rows, vector).registers(vectors)
+    return live + need + given <= machine.registers
+
+
+def _loads(
+    f: Facts, machine: Machine, point: Point, vector: str, rows: int, vectors: int
+) -> tuple[float, float]:
+    """Vectors and single elements to load per vector operation, shared over the register tile."""
+    whole_vectors = single = 0.0
+    for a, _ in strides(f, vector):
+        own_rows: float = math.prod(
+            int(point.get(f"rows_{d}", 1)) for d in f.cc if any(x.coefficient(d) for x in a.index)
+        )
+        for x in a.index:  # rows of a stencil overlap when the reduced dimension is written out
+            u = math.prod(int(point.get(f"unroll_{d}", 1)) for d in f.pw if x.coefficient(d))
+            r = math.prod(int(point.get(f"rows_{d}", 1)) for d in f.cc if x.coefficient(d))
+            if u > 1 and r > 1:
+                own_rows *= (r + u - 1) / (r * u)
+        if any(x.coefficient(vector) for x in a.index):
+            crossing = _crossing(f, a.index, vector, machine)
+            further = _CROSSING if machine.vector_bytes == LINE else _HALF_CROSSING
+            whole_vectors += own_rows / rows * (1.0 + further * crossing)
+        else:
+            single += own_rows / (rows * vectors)
+    return whole_vectors, single
+
+
+def _crossing(f: Facts, index: Sequence[Affine], vector: str, machine: Machine) -> float:
+    """Share of the vectors that two lines hold: those of a window begin anywhere."""
+    for x in index:
+        if x.coefficient(vector) and any(x.coefficient(d) for d in f.pw if d != vector):
+            return (machine.vector_bytes - f.lane_bytes) / LINE
+    return 0.0
+
+
+def _computed(
+    f: Facts, point: Point, packs: Mapping[str, float | None], vector: str, rows: int, vectors: int
+) -> float:
+    """Operations per vector operation that copies would have done: the value, and its spread to all lanes."""
+    total = 0.0
+    for a, s in strides(f, vector):
+        if a.buffer in computed_copies(f) and packs[a.buffer] is None:
+            used = (int(point.get(f"rows_{d}", 1)) for d in f.cc if any(x.coefficient(d) for x in a.index))
+            total += math.prod(used) / rows * (1.0 if s else 1.5 / vectors)
+    return total
+
+
+def _whole_share(f: Facts, point: Point) -> float:
+    """Share of the points that lie in register tiles that are not clipped."""
+    tile = {
+        d: int(point.get(f"rows_{d}", 1))
+        * int(point.get(f"unroll_{d}", 1))
+        * (int(point["lanes"]) if d == point.get("vector") else 1)
+        for d in f.sizes
+    }
+    return f.shares(tile)[1]
+
+
+def packed_elements(f: Facts, point: Point) -> dict[str, float | None]:
+    """Per input the elements that are copied in all; None where it is not packed (or does not fit)."""
+    copied = [b for b in input_buffers(f.program) if point.get(f"pack_{b}", "no") != "no"]
+    fits = sum(box_bytes(f, point, b) for b in copied) <= PRIVATE_BYTES
+    return {b: _copied(f, point, b) if fits and b in copied else None for b in input_buffers(f.program)}
+
+
+def _copied(f: Facts, point: Point, buffer: str) -> float | None:
+    """Elements of a packed input that are copied in all; None where its copy has no constant extent."""
+    used = read_dims(f, buffer)
+    if _unblocked_run_time(f, point, used):
+        return None
+    around = dims_around(f, point, buffer)
+    elements = 1.0
+    for d, n in f.sizes.items():
+        if d in used:
+            elements *= n
+        elif d in f.cc:
+            tile = tile_of(point, d)
+            block = min(max(int(point.get(f"block_{d}", 1)), tile), max(n, 1))
+            elements *= -(-n // max(1, tile if d in around else block))
+    return elements
+
+
+def box_bytes(f: Facts, point: Point, buffer: str) -> int:
+    """Bytes of a copy of an input."""
+    size, around = f.program.buffer(buffer).type.size, dims_around(f, point, buffer)
+    for d in read_dims(f, buffer):
+        n, tile = f.sizes[d], tile_of(point, d) if d in f.cc else 1
+        block = int(point.get(f"block_{d}", 0)) or n
+        size *= min(n, tile) if d in around else min(max(block, tile), max(n, 1))
+    return size
+
+
+def _unblocked_run_time(f: Facts, point: Point, used: frozenset[str]) -> bool:
+    """Whether a used reduced dimension has no constant extent inside a block: then no copy is made."""
+    return any(
+        d in used and f.program.dim(d).size.constant is None and not int(point.get(f"block_{d}", 0))
+        for d in f.pw
+    )
+
+
+def _balance(f: Facts, machine: Machine, point: Point) -> float:
+    """Cores that work on average."""
+    count = 1
+    for d in str(point.get("threads", "")).split(","):
+        if d in f.sizes:
+            block = int(point.get(f"block_{d}", 0)) or 1
+            if d in f.ps:
+                block = 4096
+            count *= max(1, -(-f.sizes[d] // block))
+    rounds: float = -(-count // machine.cores)
+    if count > 1 and is_long(f):
+        rounds += 0.5  # threads end while others are in the middle of a block
+    return min(machine.cores, count / rounds)

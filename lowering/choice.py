@@ -1,0 +1,323 @@
+"""Which point of the search space to begin with: the default without tuning.
+
+``default_point`` is the cheapest legal one, by the cost model (``lowering.cost``), of a few kinds of points:
+register tiles first, then what is copied, orders of the loops over tiles, and last threads and blocks.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from lowering.arithmetic import arithmetic, box_bytes, packed_elements, rows_of
+from lowering.cost import alike, cost, has_lines, past_caches
+from lowering.facts import (
+    IN_VECTORS,
+    Facts,
+    computed_copies,
+    facts,
+    fetchable,
+    follows_rows,
+    has_whole_lines,
+    histogram_threads,
+    is_screened,
+    lane_counts,
+    longest_row,
+    once,
+    packable,
+    read_dims,
+    row_counts,
+    row_dims,
+    strides,
+    thread_choices,
+    vector_candidates,
+    vector_length,
+    written_past,
+)
+from lowering.histogram import one_hot
+from lowering.joined import joined_rows
+from lowering.keyed import CELLS, keyed
+from lowering.machine import Machine
+from lowering.parameters import input_buffers, output_buffers, why_not_legal
+from lowering.point import Point, configuration_of, round_up, tile_of, tile_order
+from mdh_core.expr import straight_line
+from mdh_core.ir import MdhProgram
+from mdh_core.lanes import lane_function, scalar_calls
+
+_ALIKE = 2  # lines at one place of a page that may be written past the caches, see ``_past``
+_WHILE = 16  # steps of a tile that are long enough for its cells to be fetched meanwhile
+_AHEAD = 1024  # bytes ahead at which rows of maps are fetched: of tiles of at least so many in each array,
+_FEWEST, _MOST = 3, 8  # and at most so many in all; 12 of three arrays took longer, measured on stencils
+_OWN = 1000.0  # vector operations of a tile that is long enough to fetch its own cells, not a later one's
+_WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
+
+Rows = tuple[tuple[str, int], ...]  # dimensions with their elements in the register tile
+Shape = tuple[str, int, Rows, tuple[tuple[str, str], ...], int]
+
+
+def default_point(
+    programs: tuple[MdhProgram, ...], machine: Machine, sizes: tuple[dict[str, int], ...]
+) -> Point:
+    """The cost model's first choice: the cheapest of a few hand-picked kinds of points."""
+    out: Point = {}
+    for k, (p, n) in enumerate(zip(programs, sizes, strict=True)):
+        suffix = "" if k == 0 else f"_at{k}"
+        out |= {name + suffix: value for name, value in _first_choice(p, machine, tuple(n.items()))}
+    return out
+
+
+@functools.lru_cache(maxsize=256)
+def _first_choice(
+    program: MdhProgram, machine: Machine, sizes: tuple[tuple[str, int], ...]
+) -> tuple[tuple[str, int | str], ...]:
+    f = facts(program, dict(sizes))
+    return tuple(next((x for x in _ranked(f, machine) if _is_legal(f, machine, x)), {}).items())
+
+
+def _is_legal(f: Facts, machine: Machine, point: Point) -> bool:
+    return why_not_legal(configuration_of(f, machine, point), f.program, machine.model) is None
+
+
+def _ranked(f: Facts, machine: Machine) -> list[Point]:
+    """Points worth comparing, the cheapest first: register tiles, then orders, then threads and blocks."""
+    form = one_hot(f.program)
+    if form is not None:
+        points: list[Point] = [{"threads": d} for d in histogram_threads(f, form)]
+        return sorted(points, key=lambda x: cost(f, machine, x))
+
+    @functools.cache
+    def made(seed: _Seed) -> Point:
+        return _seed(f, machine, seed)
+
+    first, *others = (threads[:8] if (threads := thread_choices(f)) else ("",))
+    found = [_Seed(first, *shape) for shape in _shapes(f, machine)]
+
+    def quickly(seed: _Seed) -> float:
+        found = arithmetic(f, machine, made(seed))
+        return found.seconds + found.copied / found.balance
+
+    found = sorted(dict.fromkeys(found), key=quickly)[:192]
+    likely = found[:48]  # whose memory may be slow only as what is read one by one is not copied yet
+
+    def best(seeds: Sequence[_Seed], count: int) -> list[_Seed]:
+        return sorted(dict.fromkeys(seeds), key=lambda x: cost(f, machine, made(x)))[:count]
+
+    found = best(found, 24)
+    orders = range(min(math.factorial(len(f.cc)), 6))
+    found = list(dict.fromkeys((*found, *likely)))
+    found = best([replace(x, packed=packed) for x in found for packed in _with_singles(f, x)], 24)
+    ordered = (best([replace(x, order=n) for n in (orders if x.packed else (0,))], 2) for x in found)
+    found = best([x for seeds in ordered for x in seeds], 12)
+    longest: tuple[int, ...] = (256,)
+    if f.cc and any(f.sizes[d] > 256 for d in f.pw):
+        longest = (8, 32, 64, 128, 256, 512, 1024)
+    elif not f.pw:
+        longest = (512, 128, 64) if len(f.cc) > 2 else (512,)
+    found = [
+        replace(x, threads=t, longest=n, widest=w)
+        for x, t, n in itertools.product(found, (first, *others), longest)
+        for w in _widest(f, x)
+    ]
+    return [made(x) for x in best(found, len(found))] or [{}]
+
+
+def _widest(f: Facts, seed: _Seed) -> tuple[int, ...]:
+    """Blocks of the vector dimension: long ones where what is read along it is read where it is."""
+    copied = any(seed.vector in read_dims(f, b) for b, choice in seed.packed if choice != "no")
+    if not f.pw or copied:
+        return (512,)
+    return tuple(n for n in (512, 2048, 4096) if n == 512 or n // 4 < f.sizes.get(seed.vector, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Seed:
+    """What a point is made from.
+
+    rows      elements of the register tile in dimensions of rows
+    packed    inputs that are copied, and how much at once (see ``lowering.point``)
+    unrolled  how many of the innermost short reduced dimensions are written out
+    longest   elements of a block of a reduced dimension, or of one of a map's between threads and vectors
+    widest    elements of a block of the vector dimension
+    """
+
+    threads: str
+    vector: str
+    lanes: int
+    rows: Rows
+    packed: tuple[tuple[str, str], ...]
+    unrolled: int
+    order: int = 0
+    longest: int = 256
+    widest: int = 512
+
+
+def _shapes(f: Facts, machine: Machine) -> Iterator[Shape]:
+    """Every vector dimension with usual register tiles, inputs copied or not."""
+    v = vector_length(f, machine)
+    small = [d for d in f.pw if 1 < f.sizes[d] <= 8]
+    unrolled = min(len(small), 2) if math.prod(f.sizes[d] for d in small[-2:]) <= 64 else min(len(small), 1)
+    for vector in vector_candidates(f):
+        lanes = [1] if vector == "-" else [n for n in lane_counts(f, v) if n <= max(f.sizes[vector], 4)]
+        packs = _packs(f, vector) if vector != "-" and f.pw else [()]
+        for width, rows, names in itertools.product(lanes or [v], _row_shapes(f, vector), packs):
+            if rows and math.prod(n for _, n in rows) * max(1, width // v) > machine.registers - 4:
+                continue
+            single = {a.buffer for a, s in strides(f, vector) if s == 0}  # read one by one, not in vectors
+            for choice in ("block", "panel") if names else ("no",):
+                packed = tuple((b, "panel" if b in single else choice) for b in names)
+                yield from ((vector, width, rows, packed, n) for n in range(unrolled + 1))
+
+
+def _row_shapes(f: Facts, vector: str) -> Iterator[Rows]:
+    """Rows in one dimension or in two, whose operands are then shared in both."""
+    dims = [d for d in reversed(row_dims(f)) if d != vector]
+    yield ()
+    if vector in f.pw and is_screened(f.program):
+        return  # row by row
+    for d in dims:
+        yield from (((d, n),) for n in row_counts(f, d))
+    for a, b in itertools.combinations(dims, 2):
+        yield from (((a, n), (b, m)) for n in row_counts(f, a) for m in row_counts(f, b) if max(n, m) < 8)
+
+
+def _packs(f: Facts, vector: str) -> list[tuple[str, ...]]:
+    """Inputs to copy: those that are strided in the vector dimension; of those whose vectors are used again
+    none, one or all.
+    """
+    strided, again = [], []
+    for a, s in strides(f, vector):
+        if packable(f, a.buffer):
+            if s not in IN_VECTORS:
+                strided.append(a.buffer)
+            elif s and any(f.sizes[d] > 1 and not any(x.coefficient(d) for x in a.index) for d in f.cc):
+                again.append(a.buffer)
+    choices = [tuple(strided), tuple(dict.fromkeys((*strided, *again)))]
+    choices += [(*strided, b) for b in dict.fromkeys(again) if b not in strided]
+    choices += [tuple(dict.fromkeys((*names, *computed_copies(f)))) for names in choices]
+    return list(dict.fromkeys(choices))
+
+
+def _with_singles(f: Facts, seed: _Seed) -> list[tuple[tuple[str, str], ...]]:
+    """Its copies; and with them those of inputs that are read one by one, of as much as pays."""
+    found = [seed.packed]
+    if seed.vector == "-" or not f.pw:
+        return found
+    single = {a.buffer: a.index for a, s in strides(f, seed.vector) if s == 0 and packable(f, a.buffer)}
+    for choice in ("panel", "row", "block"):
+        copied = dict(seed.packed)
+        for b, index in sorted(single.items()):
+            several = len({n for x in index for n in x.names} & set(f.cc)) > 1
+            copied[b] = choice if several else "panel"
+        found.append(tuple(copied.items()))
+    return list(dict.fromkeys(found))
+
+
+def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
+    threads, vector, lanes, rows = seed.threads, seed.vector, seed.lanes, dict(seed.rows)
+    packed, order, unrolled = dict(seed.packed), seed.order, seed.unrolled
+    longest, widest = seed.longest, seed.widest
+    point: Point = {
+        "threads": threads,
+        "vector": vector,
+        "lanes": 1 if vector == "-" else lanes,
+        "order": order,
+    }
+    point |= {f"rows_{d}": rows.get(d, 1) for d in reversed(row_dims(f))}
+    shared = threads.split(",")
+    slides = all(f.sizes[d] <= _WINDOW for d in f.pw)
+    for d in f.cc:
+        n, tile = f.sizes[d], tile_of(point, d)
+        if d in shared:
+            per_core = -(-n // machine.cores) if len(shared) == 1 or d == shared[0] else n
+            target = min(per_core, (widest if d == vector else 512) if f.pw else max(64, per_core))
+            if _is_uneven(f):
+                target = max(1, per_core // 16)
+            pieces = max(1, round(per_core / max(target, 1)))
+            block = round_up(-(-per_core // pieces), tile) if per_core >= tile else tile
+            point[f"block_{d}"] = max(tile, block)
+        else:
+            row = widest if d == vector else 512 if f.pw else longest
+            if slides and (d == vector or len(f.cc) < 3 or f.pw):
+                row = longest_row(f, machine.l2, d)
+            point[f"block_{d}"] = max(tile, min(round_up(n, tile), row // tile * tile))
+    for d in f.pw:
+        n = f.sizes[d]
+        written_out = unrolled > 0 and 1 < n <= 8 and d in f.pw[-unrolled:] and not packed
+        point[f"unroll_{d}"] = n if written_out else 1
+        point[f"block_{d}"] = 0
+        if d in shared:
+            point[f"block_{d}"] = max(1, min(65536, -(-n // (4 * machine.cores))))
+        elif f.cc and n > 512 and len(f.pw) == 1 and len(f.cc) > 1:
+            point[f"block_{d}"] = -(-n // -(-n // longest))  # equal blocks
+        elif packed and n > 1:
+            point[f"block_{d}"] = min(n, longest)  # a constant extent for the copies
+    for b in input_buffers(f.program):
+        if f.pw and packable(f, b):
+            point[f"pack_{b}"] = packed.get(b, "no")
+    point |= {f"past_{b}": _past(f, machine, b, point) for b in written_past(f, machine)}
+    if follows_rows(f, machine):
+        several = vector != "-" and rows_of(f, point) >= _FEWEST and _streams(f, point) <= _MOST
+        point["ahead"] = _AHEAD if several else 0
+    if keyed(f.program) is not None:
+        point["table"] = int(math.prod(f.sizes[d] for d in f.cc) >= CELLS)
+    steps = math.prod(int(point[f"block_{d}"]) or f.sizes[d] for d in f.pw)
+    operations = steps * rows_of(f, point) * max(1.0, lanes / vector_length(f, machine))
+    fetched = 0 if steps < _WHILE else 1 if operations >= _OWN else 5
+    past = past_caches(f, point)  # whose cells need not be near
+    point |= {f"fetch_{b}": 0 if b in past else fetched for b in fetchable(f)}
+    return _fitting(f, point) if packed else point
+
+
+def _past(f: Facts, machine: Machine, buffer: str, point: Point) -> int:
+    """Whether an output is written past the caches; 2: a map's rows that share lines, where a tile has whole
+    rows, one after the other.
+
+    Lines that are put together from two vectors stay whole where few of them lie at the same place of a page:
+    with three, such stores took three times as long as others (measured on a copy, AMD, AVX2).
+    """
+    vector = str(point["vector"])
+    if not has_lines(f, point) or alike(f, machine, buffer, point) > _ALIKE:
+        return 0
+    if has_whole_lines(f, buffer, vector):
+        return 1
+    row, after = joined_rows(f.program, buffer) or ("", "")
+    if row != vector or tile_of(point, after) > 1:
+        return 0
+    if int(point[f"block_{row}"]) < f.sizes[row]:
+        return 0
+    inner = tile_order(f, int(point.get("order", 0)))
+    return 2 if inner[-2:] == (after, row) else 0
+
+
+@once
+def _is_uneven(f: Facts) -> bool:
+    """Whether equal blocks may cost very different times: domains, loops and calls in the scalar function."""
+    scalar = lane_function(f.program)  # a call of what is one expression costs what that does
+    if f.program.hom.domain:
+        return True
+    return scalar_calls(f.program) or not straight_line(scalar.body)
+
+
+def _fitting(f: Facts, point: Point) -> Point:
+    """Blocks halved until the packed tiles fit where they are kept."""
+    copied = [b for b in input_buffers(f.program) if point.get(f"pack_{b}", "no") != "no"]
+    for b in sorted(copied, key=lambda b: -box_bytes(f, point, b)):
+        used = [d for d in f.cc if d in read_dims(f, b)]
+        for _ in range(12):
+            if point.get(f"pack_{b}", "no") == "no" or packed_elements(f, point)[b] is not None or not used:
+                break
+            widest = max(used, key=lambda d: int(point[f"block_{d}"]) / tile_of(point, d))
+            half = round_up(-(-int(point[f"block_{widest}"]) // 2), tile_of(point, widest))
+            if half >= int(point[f"block_{widest}"]):
+                break
+            point[f"block_{widest}"] = half
+    return point
+
+
+def _streams(f: Facts, point: Point) -> int:
+    """Rows that a map's tile goes through side by side, but for those that are written past the caches."""
+    near = [b for b in output_buffers(f.program) if not point.get(f"past_{b}", 0)]
+    return rows_of(f, point) * (len(input_buffers(f.program)) + len(near))
