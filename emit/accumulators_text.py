@@ -88,7 +88,6 @@ class Accumulators:
         self.tail: list[str] = []
         # operands in registers, see ``emit.held_text``: name, loops that number them, whether for each vector
         self.held: dict[int, tuple[str, tuple[Loop, ...], bool]] = {}
-        self.held_vectors = self.held_singles = 0
         self.fetched = dict(nest.nest.fetched)
         self.by_rows: list[tuple[tuple[Store, ...], dict[str, str]]] = []  # fetched between steps, and where
         self.late = False  # whether prior values join at the end, in vectors

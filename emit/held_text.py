@@ -21,6 +21,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from emit.sliding_text import MIN_BYTES
 from emit.vector_printer import VectorPrinter
 from lowering.held import depends, held, is_shared
 from lowering.loops import Loop
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _FEW = 4  # uses of a value for which gcc 12 would rather load it again
 _SOON = 8  # steps for which gcc 12 keeps what it has read
-MIN_BYTES = 16  # of a vector that has a register of its own on every machine
 
 
 def arranged(tile: Tile, k: int) -> tuple[Loop, ...]:
@@ -120,9 +120,7 @@ def _hold(tile: Tile, number: int, rest: Sequence[Loop]) -> None:
     name = tile.context.names.new(f"{access.buffer}_held")
     shape = "".join(f"[{x.count}]" for x in own) + (f"[{count}]" if several else "")
     tile.out.add(f"{vectors.type(t)} {name}{shape};")
-    rows = math.prod(x.count or 1 for x in own)
-    tile.held_vectors += rows if several else 0
-    tile.held_singles += 0 if several else rows
+    tile.held[number] = (name, tuple(own), several)
     with ExitStack() as stack:
         stack.callback(tile._restore, dict(tile.context.at), dict(tile.counters))
         for loop in own:
@@ -132,11 +130,10 @@ def _hold(tile: Tile, number: int, rest: Sequence[Loop]) -> None:
         at = "".join(f"[{tile.counters[x]}]" for x in own) + (f"[{tile.vector_counter}]" if several else "")
         if several and _uses(tile, access) <= _FEW:
             cell = tile.context.subscript(access.buffer, access.index)
-            text = f"MDH_HELD({vectors.unaligned(t)}, {_registers(tile, number)}, {cell})"
+            text = f"MDH_HELD({vectors.unaligned(t)}, {_registers(tile)}, {cell})"
         else:
             text = VectorPrinter(tile.context, vectors).vector(Operand(number, t))
         tile.out.add(f"{name}{at} = {text};")
-    tile.held[number] = (name, tuple(own), several)
 
 
 def _uses(tile: Tile, access: Access) -> int:
@@ -144,16 +141,20 @@ def _uses(tile: Tile, access: Access) -> int:
     return math.prod(x.count or 1 for x, _ in tile.axes if not depends(access, x.dim))
 
 
-def _registers(tile: Tile, number: int) -> str:
+def _registers(tile: Tile) -> str:
     """How many the accumulators and what is held need, and what a multiplication reads besides.
 
     Numbers that the program is given have one: compilers keep them in all lanes through the loops.
     """
     rows = math.prod(count for _, count in tile.axes if isinstance(count, int)) * len(tile.types)
+    others = 0
+    for _, loops, several in tile.held.values():
+        own = math.prod(x.count or 1 for x in loops)
+        rows, others = (rows + own, others) if several else (rows, others + own)
     results = tile.n.program.hom.scalar.results
     read = {x.access for e in results for x in walk(e) if isinstance(x, Operand)}
-    others = tile.held_singles + (1 if read - {number, *tile.held} or len(read) != 2 else 0)
+    others += bool(read - tile.held.keys()) or len(read) != 2
     others += any(isinstance(x.type, ScalarType) and x.type.is_float for x in tile.n.program.params)
     assert tile.vectors is not None
-    text = f"{rows + tile.held_vectors}*vectors_{tile.vectors.suffix}"
+    text = f"{rows}*vectors_{tile.vectors.suffix}"
     return f"{text} + {others}" if others else text

@@ -259,13 +259,13 @@ class Tile(Results):
     @contextmanager
     def _holding(self, k: int) -> Iterator[None]:
         """Rows in the order in which operands are held, and those that the loop ``inner[k]`` shares."""
-        before = self.inner, dict(self.held), self.held_vectors, self.held_singles, dict(self.context.places)
+        before = self.inner, dict(self.held), dict(self.context.places)
         try:
             self.inner = arranged(self, k)
             hold_operands(self, k)
             yield
         finally:
-            self.inner, self.held, self.held_vectors, self.held_singles, self.context.places = before
+            self.inner, self.held, self.context.places = before
 
     def _held(self) -> dict[int, str]:
         """Operands that are in registers already, at the point."""

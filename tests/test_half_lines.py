@@ -94,6 +94,7 @@ def test_whole_cells_of_large_results() -> None:
     """Whole lines past the caches where results go to memory, and nothing is fetched that is only written."""
     large = chosen(first_layer(16), HALVES)
     assert int(large["lanes"]) * 4 % 64 == 0
+    assert int(large["lanes"]) * rows(first_layer(16), large) == 64
     assert (large["past_O"], large["fetch_O"]) == (1, 0), large
     assert int(chosen(first_layer(1), HALVES)["lanes"]) * rows(first_layer(1), chosen(first_layer(1), HALVES)) >= 64
 
