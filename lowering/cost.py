@@ -28,6 +28,7 @@ _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
 _APART = 4  # neighbouring lines with which it is harmless that rows are at one place of their pages
 _FEW_ROWS, _ROW = 12, 1e-10  # seconds for each row of more that a tile walks through; measured on products
 _HALVED = 1.2  # what is written past the caches costs where two lines are at one place; measured, AVX2
+_FOLLOWED, _STREAM = 16, 0.015  # rows that maps go through at once; of memory's time for each more, AVX2
 _FETCHED = 0.87  # what is left of memory's time where rows of maps are fetched ahead; measured on stencils
 _FEW_STEPS = 600  # points of reduced dimensions up to which constants for the sizes pay
 
@@ -87,6 +88,9 @@ def cost(f: Facts, machine: Machine, point: Point) -> float:
     last = far[0] / machine.l3_bandwidth + far[1] * _FAR_RUN
     if not f.pw:  # nothing to do meanwhile: a core waits for lines of both kinds; measured on stencils
         memory += max(0.0, far[0] - whole_arrays[0]) / machine.l3_bandwidth
+        if machine.vector_bytes < LINE:
+            more = 1.0 + _STREAM * max(0.0, _streams(f, point) - _FOLLOWED)
+            memory, last = memory * more, last * more
     times = (made.seconds, near[0] / machine.l2_bandwidth, max(memory, last))
     slowest = max(times)
     if f.pw:
@@ -191,6 +195,12 @@ def _moved(
     share = max(machine.l2, machine.last // machine.cores)
     caches = ((machine.l1, 0), (machine.l2, inside), (share, from_memory))
     return moved(found, tile, levels, caches), sum(bytes_of(f)[b] for b in past)
+
+
+def _streams(f: Facts, point: Point) -> float:
+    """Rows that a tile goes through at once, read or written, but for those that are past the caches."""
+    tile, past = {d: float(tile_of(point, d)) for d in f.cc}, past_caches(f, point)
+    return sum(footprint(use, tile, False).rows for b, use in uses(f).items() if b not in past)
 
 
 def _rows_walked(f: Facts, point: Point, packs: Mapping[str, float | None]) -> float:

@@ -91,12 +91,22 @@ def test_loops_of_one_iteration_change_nothing() -> None:
 
 
 def test_whole_cells_of_large_results() -> None:
-    """Whole lines past the caches where results go to memory, and nothing is fetched that is only written."""
+    """All channels at once where results go to memory, past the caches; filters wait in the first one meanwhile."""
     large = chosen(first_layer(16), HALVES)
-    assert int(large["lanes"]) * 4 % 64 == 0
-    assert int(large["lanes"]) * rows(first_layer(16), large) == 64
-    assert (large["past_O"], large["fetch_O"]) == (1, 0), large
-    assert int(chosen(first_layer(1), HALVES)["lanes"]) * rows(first_layer(1), chosen(first_layer(1), HALVES)) >= 64
+    assert (large["lanes"], rows(first_layer(16), large), large["past_O"], large["fetch_O"]) == (64, 1, 1, 0), large
+    small = chosen(first_layer(1), HALVES)
+    assert int(small["lanes"]) * rows(first_layer(1), small) >= 64, small
+
+
+def test_maps_go_through_few_rows_at_once() -> None:
+    """Every row of a tile has its planes and rows of them; prefetchers do not follow as many as registers hold."""
+    around = "A[i-1][j][k] + A[i+1][j][k] + A[i][j-1][k] + A[i][j+1][k] + A[i][j][k-1] + A[i][j][k+1]"
+    loops = "".join(f"for (int {d} = 1; {d} < 119; {d}++) " for d in "ijk")
+    heat = of("double A[120][120][120], double B[120][120][120]", (), f"{loops}B[i][j][k] = {around};")
+    assert 1 <= rows(heat, chosen(heat, HALVES)) <= 3, chosen(heat, HALVES)
+    rank1 = of("double A[2000][2000], double u[2000], double v[2000]", (("i", 2000), ("j", 2000)),
+               "A[i][j] += u[i] * v[j];")  # fmt: skip
+    assert rows(rank1, chosen(rank1, HALVES)) >= 6, "rows share v, and are few"
 
 
 @pytest.mark.parametrize(("n", "copied"), [(1000, "block"), (48, "no")])

@@ -209,6 +209,19 @@ def test_usual_tiles() -> None:
     assert usual_tiles(s, 4000, 1e6, 100, GENERIC) is None, "not even three iterations fit"
 
 
+def test_tiles_in_the_last_cache() -> None:
+    """Where a block has few iterations in the second cache, parts lie in the last one, as many for each thread."""
+    s, machine = Skew((0,), (0,), (0,), (1, 1)), replace(GENERIC, cores=3, l2=512 << 10, l3=32 << 20)
+    near = usual_tiles(s, 1300, 4096.0, 500, machine)
+    assert near is not None and near.width * 4096 <= machine.l2 and near.steps is not None and near.steps >= 16
+    far = usual_tiles(s, 1300, 20800.0, 500, machine)
+    assert far is not None and machine.l2 < far.width * 20800 <= machine.l3 / machine.cores / 2
+    assert -(-1300 // far.width) % 3 == 0 and far.steps is not None and far.steps >= 16
+    assert s.least_width(far.steps) <= far.width // 2, "borders are not as wide as parts"
+    none = usual_tiles(s, 1300, 20800.0, 500, replace(machine, l3=0))
+    assert none is not None and none.width * 20800 <= machine.l2 and (none.steps or 0) < 16
+
+
 def test_programs_with_memory_of_their_own_are_not_tiled() -> None:
     """A scan in a host loop has no tiles; nor has what is indexed by data."""
     head = "int n, int steps, double A[n], int at[n]"
