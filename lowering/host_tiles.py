@@ -92,7 +92,8 @@ def usual_tiles(
 
     The second cache, if a block has many iterations there; else a thread's share of the last one, which other
     programs use as well.  (In few iterations, most of what is near was fetched for them: parts of 12 rows
-    and 3 iterations in the second cache took 1.3 to 1.9 times as long as 163 rows and 30; measured on jacobi-2d.)
+    and 3 iterations in the second cache took 1.3 to 1.9 times as long as 163 rows and 20 to 30; measured on
+    jacobi-2d.)
 
     size   positions;  each   bytes that the programs touch per position;  shaped   see ``is_shaped``: then
     there are several parts for each thread, handed out in turn
