@@ -21,11 +21,11 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from emit.sliding_text import MIN_BYTES
+from emit.sliding_text import MIN_BYTES, no_values_before
 from emit.vector_printer import VectorPrinter
-from lowering.held import depends, held, is_shared
+from lowering.held import beside, depends, held, is_shared
 from lowering.loops import Loop
-from mdh_core.expr import Operand, ScalarType, walk
+from mdh_core.expr import Operand, ScalarType
 from mdh_core.ir import Access
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _forget_steps(tile: Tile, k: int) -> None:
         place = context.place(buffer)
         name = context.names.new(f"{buffer}_now")
         tile.out.add(f"__typeof__(&{place.name}[0]) {name} = {place.name};")
-        tile.out.add(f'__asm__("" : "+r"({name})); /* no values from steps before: gcc 12 has too many */')
+        tile.out.add(no_values_before(name))
         context.places[buffer] = replace(place, name=name)
 
 
@@ -142,19 +142,13 @@ def _uses(tile: Tile, access: Access) -> int:
 
 
 def _registers(tile: Tile) -> str:
-    """How many the accumulators and what is held need, and what a multiplication reads besides.
-
-    Numbers that the program is given have one: compilers keep them in all lanes through the loops.
-    """
+    """How many the accumulators, what is held, and what a point needs besides are."""
     rows = math.prod(count for _, count in tile.axes if isinstance(count, int)) * len(tile.types)
     others = 0
     for _, loops, several in tile.held.values():
         own = math.prod(x.count or 1 for x in loops)
         rows, others = (rows + own, others) if several else (rows, others + own)
-    results = tile.n.program.hom.scalar.results
-    read = {x.access for e in results for x in walk(e) if isinstance(x, Operand)}
-    others += bool(read - tile.held.keys()) or len(read) != 2
-    others += any(isinstance(x.type, ScalarType) and x.type.is_float for x in tile.n.program.params)
+    others += beside(tile.n.program, tile.held.keys())
     assert tile.vectors is not None
     text = f"{rows}*vectors_{tile.vectors.suffix}"
     return f"{text} + {others}" if others else text

@@ -79,11 +79,16 @@ def _pair(accesses: tuple[Access, ...], rows: Loop, reduced: Loop, lanes: Loop) 
     return Sliding(rows, reduced, tuple(shared), tuple(weights)) if shared else None
 
 
+def no_values_before(name: str) -> str:
+    """What keeps a compiler from holding values that were read at former values of a variable."""
+    return f'__asm__("" : "+r"({name})); /* no values from steps before: gcc 12 has too many */'
+
+
 def write_sliding(tile: Tile, k: int, found: Sliding) -> None:
     """The loops of ``inner[k:]``."""
     step = tile.context.at[tile.inner[k - 1].dim] if k else ""
     if step.isidentifier() and tile.inner[k - 1].dim not in tile.n.concatenated:
-        tile.out.add(f'__asm__("" : "+r"({step})); /* no values from steps before: gcc 12 has too many */')
+        tile.out.add(no_values_before(step))
     others = [x for x in tile.inner[k:] if x not in (found.rows, found.reduced, tile.lanes)]
     with ExitStack() as stack:
         stack.callback(tile._restore, dict(tile.context.at), dict(tile.counters))

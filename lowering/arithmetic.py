@@ -24,13 +24,13 @@ from lowering.facts import (
     strides,
     vector_length,
 )
-from lowering.held import held
+from lowering.held import beside, held
 from lowering.machine import LINE, Machine
 from lowering.packs import PRIVATE_BYTES
 from lowering.parameters import input_buffers
 from lowering.point import Point, dims_around, round_up, tile_of
 from lowering.traffic import in_one_way
-from mdh_core.expr import Affine, Binary, Call, ScalarType, Select, stmt_exprs, straight_line, walk
+from mdh_core.expr import Affine, Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.lanes import LANES, lane_function
 
 _MOVED = 0.5  # of the points of a tile's second time is not hidden behind memory
@@ -173,12 +173,11 @@ def _addresses(f: Facts, point: Point, packs: Mapping[str, float | None]) -> int
 
 
 def _holds(f: Facts, machine: Machine, point: Point, live: int, vectors: int) -> bool:
-    """Whether registers are enough for the accumulators, a step's operands, and numbers that are given."""
-    vector, params = str(point["vector"]), f.program.params
+    """Whether registers are enough for the accumulators and what a step holds or needs besides."""
+    vector = str(point["vector"])
     rows = [(d, n) for d in f.cc if d != vector and (n := int(point.get(f"rows_{d}", 1))) > 1]
-    given = any(isinstance(x.type, ScalarType) and x.type.is_float for x in params)
-    need = held(f.program.inp.accesses, rows, vector).registers(vectors)
-    return live + need + given <= machine.registers
+    h = held(f.program.inp.accesses, rows, vector)
+    return live + h.rows * vectors + h.singles + beside(f.program, h.numbers) <= machine.registers
 
 
 def _loads(

@@ -8,18 +8,18 @@ out    the order of the rows, outermost first, in which the fewest registers are
 
 What iterations of a loop share is loaded before it, once, for all iterations of the loops inside.  An
 element that all lanes share is held only if rows of another dimension would spread it again: its own rows
-spread it once for all of their vectors.  Used by ``emit.held_text``, and by the cost model to count registers
-and loads.
+spread it once for all of their vectors.  ``emit.held_text`` and the cost model ask here.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from mdh_core.ir import Access
+from mdh_core.expr import Operand, ScalarType, stmt_exprs, walk
+from mdh_core.ir import Access, MdhProgram
 
 _MOST = 4  # dimensions of rows whose orders are compared
 
@@ -27,17 +27,26 @@ _MOST = 4  # dimensions of rows whose orders are compared
 @dataclass(frozen=True, slots=True)
 class Held:
     """``order``: numbers of the rows, outermost first; ``rows`` of vectors and ``singles`` that are held;
-    ``every``: all operands are.
+    ``numbers``: those of the accesses that are.
     """
 
     order: tuple[int, ...]
     rows: int
     singles: int
-    every: bool
+    numbers: frozenset[int]
 
-    def registers(self, vectors: int) -> int:
-        """What a multiplication needs besides its result; what is not held has one while it is used."""
-        return self.rows * vectors + self.singles + (not self.every)
+
+def beside(program: MdhProgram, numbers: Set[int]) -> int:
+    """Registers that a point needs besides its result and the operands that are held, ``numbers``.
+
+    What is not held has one while it is used, and so has what comes between where a point is more than a
+    product of two.  Numbers that the program is given have one: compilers keep them in all lanes.
+    """
+    scalar = program.hom.scalar
+    exprs = (*stmt_exprs(scalar.body), *scalar.results)
+    read = {x.access for e in exprs for x in walk(e) if isinstance(x, Operand)}
+    given = any(isinstance(x.type, ScalarType) and x.type.is_float for x in program.params)
+    return (bool(read - numbers) or len(read) != 2) + given
 
 
 def depends(access: Access, dim: str) -> bool:
@@ -64,15 +73,15 @@ def _in_order(
     accesses: Sequence[Access], rows: Sequence[tuple[str, int]], order: tuple[int, ...], vector: str
 ) -> Held:
     vectors = singles = 0
-    every = True
-    for access in accesses:
+    numbers = set()
+    for number, access in enumerate(accesses):
         k = next((k for k in range(len(rows)) if is_shared(access, rows[k:], vector)), None)
         if k is None:
-            every = False
             continue
+        numbers.add(number)
         own = math.prod(n for d, n in rows[k + 1 :] if depends(access, d))
         if depends(access, vector):
             vectors += own
         else:
             singles += own
-    return Held(order, vectors, singles, every)
+    return Held(order, vectors, singles, frozenset(numbers))

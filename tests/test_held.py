@@ -16,7 +16,7 @@ import pytest
 from emit.render import emit_openmp
 from emit.request import KernelRequest
 from lowering.facts import facts, row_dims
-from lowering.held import held
+from lowering.held import beside, held
 from lowering.machine import GENERIC
 from lowering.point import Point, configuration_at
 from mdh_core.interpreter import run
@@ -35,20 +35,29 @@ AVX2 = ("-O3", "-march=haswell", "-fopenmp")
     ("name", "rows", "order", "found"),
     [
         # one row of vectors for two elements, not three rows for one: e outside
-        ("ccsdt_abcdef_gdab_efgc", [("d", 2), ("e", 3)], (1, 0), (1, 2, True)),
-        ("ccsdt_abcdef_geab_dfgc", [("d", 3), ("e", 2)], (0, 1), (1, 2, True)),
-        ("ccsdt_abcdef_geab_dfgc", [("d", 6)], (0,), (0, 0, False)),  # the element's own row spreads it once
-        ("matmul", [("i", 4)], (0,), (1, 0, False)),
-        ("matmul", [("i", 1)], (0,), (0, 0, False)),
+        ("ccsdt_abcdef_gdab_efgc", [("d", 2), ("e", 3)], (1, 0), (1, 2, {0, 1})),
+        ("ccsdt_abcdef_geab_dfgc", [("d", 3), ("e", 2)], (0, 1), (1, 2, {0, 1})),
+        ("ccsdt_abcdef_geab_dfgc", [("d", 6)], (0,), (0, 0, set())),  # the element's own row spreads it once
+        ("matmul", [("i", 4)], (0,), (1, 0, {1})),
+        ("matmul", [("i", 1)], (0,), (0, 0, set())),
     ],
 )
 def test_order_of_rows(
-    name: str, rows: list[tuple[str, int]], order: tuple[int, ...], found: tuple[int, int, bool]
+    name: str, rows: list[tuple[str, int]], order: tuple[int, ...], found: tuple[int, int, set[int]]
 ) -> None:
     vector = "j" if name == "matmul" else "f"
     h = held(EVERYTHING[name].inp.accesses, rows, vector)
-    assert (h.order, (h.rows, h.singles, h.every)) == (order, found)
-    assert h.registers(2) == 2 * found[0] + found[1] + (not found[2])
+    assert (h.order, (h.rows, h.singles, h.numbers)) == (order, found)
+    assert beside(EVERYTHING[name], h.numbers) == (found[2] != {0, 1})
+
+
+def test_what_is_not_held_needs_registers_too() -> None:
+    """A product of three needs a place for the product of two; a factor that is given has one."""
+    assert beside(PRODUCT, {0, 1}) == 0 and beside(PRODUCT, {1}) == 1
+    given = of(f"float alpha, {HEAD}", tuple((d, 480) for d in "ijk"), "C[i][j] += alpha * A[i][k] * B[k][j];")
+    assert beside(given, {0, 1}) == 1 and beside(given, {0}) == 2
+    three = of(f"{HEAD}, float D[480]", tuple((d, 480) for d in "ijk"), "C[i][j] += A[i][k] * B[k][j] * D[k];")
+    assert beside(three, {0, 1, 2}) == 1
 
 
 def _point(p: MdhProgram, sizes: dict[str, int], **rest: int | str) -> Point:
