@@ -52,6 +52,7 @@ _WHILE = 16  # steps of a tile that are long enough for its cells to be fetched 
 _AHEAD = 1024  # bytes ahead at which rows of maps are fetched: of tiles of at least so many in each array,
 _FEWEST, _MOST = 3, 8  # and at most so many in all; 12 of three arrays took longer, measured on stencils
 _OWN = 1000.0  # vector operations of a tile that is long enough to fetch its own cells, not a later one's
+_PARTS = 16  # of a core's share, so that threads end at about the same time
 _WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
 
 Rows = tuple[tuple[str, int], ...]  # dimensions with their elements in the register tile
@@ -117,9 +118,9 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
     elif not f.pw:
         longest = (512, 128, 64) if len(f.cc) > 2 else (512,)
     found = [
-        replace(x, threads=t, longest=n, widest=w)
+        replace(x, threads=t, longest=n, widest=w, parts=parts)
         for x, t, n in itertools.product(found, (first, *others), longest)
-        for w in _widest(f, x)
+        for w, parts in itertools.product(_widest(f, x), _parts(f, t))
     ]
     return [made(x) for x in best(found, len(found))] or [{}]
 
@@ -132,6 +133,11 @@ def _widest(f: Facts, seed: _Seed) -> tuple[int, ...]:
     return tuple(n for n in (512, 2048, 4096) if n == 512 or n // 4 < f.sizes.get(seed.vector, 0))
 
 
+def _parts(f: Facts, threads: str) -> tuple[int, ...]:
+    """Of a core's share of uneven work, per dimension that threads share: with two, a few are many enough."""
+    return (_PARTS, _PARTS // 2) if _is_uneven(f) and "," in threads else (_PARTS,)
+
+
 @dataclass(frozen=True, slots=True)
 class _Seed:
     """What a point is made from.
@@ -141,6 +147,7 @@ class _Seed:
     unrolled  how many of the innermost short reduced dimensions are written out
     longest   elements of a block of a reduced dimension, or of one of a map's between threads and vectors
     widest    elements of a block of the vector dimension
+    parts     of a core's share of work that blocks may divide unevenly
     """
 
     threads: str
@@ -152,6 +159,7 @@ class _Seed:
     order: int = 0
     longest: int = 256
     widest: int = 512
+    parts: int = _PARTS
 
 
 def _shapes(f: Facts, machine: Machine) -> Iterator[Shape]:
@@ -234,7 +242,7 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
             per_core = -(-n // machine.cores) if len(shared) == 1 or d == shared[0] else n
             target = min(per_core, (widest if d == vector else 512) if f.pw else max(64, per_core))
             if _is_uneven(f):
-                target = max(1, per_core // 16)
+                target = max(1, per_core // seed.parts)
             pieces = max(1, round(per_core / max(target, 1)))
             block = round_up(-(-per_core // pieces), tile) if per_core >= tile else tile
             point[f"block_{d}"] = max(tile, block)

@@ -115,3 +115,15 @@ def test_rows_apart_are_copied(n: int, copied: str) -> None:
     head = f"float C[{n}][{n}], float A[{n}][{n}], float B[{n}][{n}]"
     p = of(head, tuple((d, n) for d in "ijk"), "C[i][j] += A[i][k] * B[k][j];")
     assert chosen(p, HALVES).get("pack_B", "no") == copied
+
+
+def test_blocks_of_a_triangle_are_not_finer_than_needed() -> None:
+    """Where two dimensions have threads, blocks are as many as divide evenly, and else as large as caches hold."""
+    inner = " { double x = 0; for (int k = 0; k < 1400; k++) x += A[k][i] * A[k][j]; C[i][j] = x; }"
+    loops = "for (int i = 0; i < 1200; i++) for (int j = i; j < 1200; j++)"
+    p = of("double A[1400][1200], double C[1200][1200]", (), loops + inner)
+    point = chosen(p, HALVES)
+    assert set(str(point["threads"]).split(",")) == {"i", "j"}, point
+    blocks = -(-1200 // int(point["block_i"])) * -(-1200 // int(point["block_j"]))
+    assert 16 * HALVES.cores <= blocks / 2 <= 50 * HALVES.cores, point
+    assert int(point["block_k"]) * (int(point["block_i"]) + int(point["block_j"])) * 8 <= HALVES.l2, point
