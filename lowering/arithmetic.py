@@ -146,8 +146,8 @@ def _reducing(
         if short:
             if written_out == 1 and not _holds(f, machine, point, rows * vectors, vectors):
                 whole_vectors = max(whole_vectors, float(sum(bool(s) for _, s in strides(f, vector))))
-            folded = whole_vectors if rows == 1 else 0.0  # loaded by the multiplication
-            share /= max(0.9 + 0.5 * (whole_vectors - folded) + computed, whole_vectors + 1.2 * single)
+            loaded = whole_vectors if rows > 1 else 0.0  # by itself: one row's multiplications load theirs
+            share /= max(0.9 + 0.5 * loaded + computed, whole_vectors + 1.2 * single)
         else:
             share /= max(1.0 + whole_vectors + 0.5 * single + computed, 0.9 * (whole_vectors + single))
     operands = 2 if rows == 1 and vector in f.cc else vectors + 2  # what one row uses stays in memory

@@ -89,7 +89,7 @@ def cost(f: Facts, machine: Machine, point: Point) -> float:
     if not f.pw:  # nothing to do meanwhile: a core waits for lines of both kinds; measured on stencils
         memory += max(0.0, far[0] - whole_arrays[0]) / machine.l3_bandwidth
         if machine.vector_bytes < LINE:
-            more = 1.0 + _STREAM * max(0.0, _streams(f, point) - _FOLLOWED)
+            more = 1.0 + _STREAM * max(0.0, _rows_at_once(f, point) - _FOLLOWED)
             memory, last = memory * more, last * more
     times = (made.seconds, near[0] / machine.l2_bandwidth, max(memory, last))
     slowest = max(times)
@@ -197,7 +197,7 @@ def _moved(
     return moved(found, tile, levels, caches), sum(bytes_of(f)[b] for b in past)
 
 
-def _streams(f: Facts, point: Point) -> float:
+def _rows_at_once(f: Facts, point: Point) -> float:
     """Rows that a tile goes through at once, read or written, but for those that are past the caches."""
     tile, past = {d: float(tile_of(point, d)) for d in f.cc}, past_caches(f, point)
     return sum(footprint(use, tile, False).rows for b, use in uses(f).items() if b not in past)

@@ -107,21 +107,21 @@ def usual_tiles(
         return None
     parts = machine.cores * (_PARTS if shaped else 1)
 
-    def within(widest: float, half: bool = shaped) -> HostTiles:
+    def within(widest: float, half: bool = shaped) -> tuple[int, int]:
+        """Iterations that fit into so many positions, or into half of them; and the positions."""
         width = int(min(widest, -(-size // parts)))
         most = width // 2 if half else width
-        steps = min(iterations, 1 + (most - skew.least_width(1)) // max(1, sum(skew.slopes)))
-        return HostTiles(skew, width, steps)
+        return min(iterations, 1 + (most - skew.least_width(1)) // max(1, sum(skew.slopes))), width
 
     if fits:
-        found = within(-(-size // (2 * machine.cores)))
-        return found if (found.steps or 0) >= _MANY else None
-    found = within(machine.l2 // 2 // max(each, 1.0))
-    if (found.steps or 0) < min(_MANY, iterations):
+        steps, width = within(-(-size // (2 * machine.cores)))
+        return HostTiles(skew, width, steps) if steps >= _MANY else None
+    steps, width = within(machine.l2 // 2 // max(each, 1.0))
+    if steps < min(_MANY, iterations):
         share = max(1.0, machine.l3 // (_SHARES * machine.cores) // max(each, 1.0))
         share = -(-size // (parts * max(2, math.ceil(size / (parts * share)))))  # as many for each thread
-        found = max(found, within(share, half=True), key=lambda x: x.steps or 0)
-    return found if (found.steps or 0) >= _FEWEST else None
+        steps, width = max((steps, width), within(share, half=True), key=lambda found: found[0])
+    return HostTiles(skew, width, steps) if steps >= _FEWEST else None
 
 
 @functools.lru_cache(maxsize=256)
