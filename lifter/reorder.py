@@ -72,7 +72,7 @@ from mdh_core.expr import (
 from mdh_core.ir import Buffer
 
 MAX_BAND = 3  # loops of a wavefront
-MAX_WEIGHT = 2
+MAX_WEIGHT = 4  # of a loop; 9-point Gauss-Seidel needs 4*t + 2*i + j
 FEW = 16  # elements of an array that a nest may have once per iteration of any loop
 
 # --------------------------------------------------------------------------- distribution
