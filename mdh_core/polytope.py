@@ -90,6 +90,31 @@ def certainly_empty(rows: Iterable[Affine]) -> bool:
     return any(r.const < 0 for r in project(rows, names_of(rows))[0])
 
 
+def implied(row: Affine, rows: Iterable[Affine]) -> bool:
+    """Whether certainly every point of the rows obeys this one as well.
+
+    >>> i, n = Affine.of("i"), Affine.of("n")
+    >>> implied(n, [i, n - i - 1]), implied(n - 2, [i, n - i - 1])
+    (True, False)
+    """
+    return certainly_empty([*rows, -row - 1])
+
+
+def without_implied(rows: Iterable[Affine], tried: Iterable[Affine] | None = None) -> list[Affine]:
+    """The rows without those that the others imply; ``tried``: those that may be left out, in this order.
+
+    >>> i, n = Affine.of("i"), Affine.of("n")
+    >>> [str(r) for r in without_implied([i, n - i - 1, n, i + 1])]
+    ['i', '-i + n - 1']
+    """
+    left = list(dict.fromkeys(rows))
+    for row in left if tried is None else dict.fromkeys(tried):
+        others = [r for r in left if r != row]
+        if row in left and implied(row, others):
+            left = others
+    return left
+
+
 def has_point(rows: Iterable[Affine]) -> bool:
     """Whether some integer point obeys all rows; every name has numbers for bounds."""
     rows = _distinct(rows)

@@ -16,6 +16,7 @@ from emit.render import emit_openmp
 from emit.request import Kernel, KernelRequest
 from lifter.fusion import Fusion, fused, neighbours
 from lifter.lift import FinalIterator, LiftedNest
+from lowering.boxed import boxed
 from lowering.choice import default_point
 from lowering.cost import estimate, has_short_tiles
 from lowering.delayed import delayed
@@ -27,6 +28,7 @@ from lowering.parameters import Configuration, to_json
 from lowering.point import Point, configuration_at, own_values, round_up, tile_of
 from lowering.right_looking import right_looking
 from lowering.rows_apart import rows_apart
+from lowering.skewed import skewed
 from lowering.space import Space, tuning_space
 from lowering.traffic import bytes_of
 from mdh_core.diagnostics import Refusal, refuse
@@ -55,6 +57,7 @@ _OF_NEST = (*_TILES, _FUSE, _REGION, _OUTER, KNOWN)
 _FINER = 12  # times as many blocks of sizes that change
 BLOCK = 32  # iterations of a host loop whose updates of what lies outside of them are one product
 _FEWEST_BLOCKS = 3
+_SKEW_PAYS = 8  # points of a loop for each cell that is copied to another layout or back
 _DELAY_PAYS = 4096  # points of an iteration from which on
 _THREADS_PAY = 8192  # points from which on a program that runs often should begin a parallel region
 _SOME = 8  # positions of a part to try where the model sees no gain
@@ -504,13 +507,33 @@ def planned(
     # fusions inside of loops whose updates are delayed were found for other programs
     fusions = tuple(f for f in lifted.fusions if not f.path or steps[f.path[0]] is lifted.program[f.path[0]])
     lifted = replace(lifted, program=steps)
-    lifted = lifted if fusions else _with_rows_apart(lifted)
+    lifted = lifted if fusions else _with_rows_apart(_with_skewed(lifted, params))
     steps = lifted.program
     sizes = iterations.sizes_at(steps, params)
     for f in fusions:
         first = tuple(programs_of(steps)).index(neighbours(steps, f)[0])
         sizes += iterations.sizes_at(fused(steps, f), params)[first : first + 1]
     return Plan(lifted, known_machine(), params, sizes, lines, macros, fusions, stated=stated)
+
+
+def _with_skewed(lifted: LiftedNest, params: Mapping[str, int]) -> LiftedNest:
+    """The nest with wavefronts of the outermost host loops in lines of arrays, where that pays."""
+    taken = _names(lifted)
+    steps: list[Step] = []
+    more: list[Buffer] = []
+    for s in lifted.program:
+        found = skewed(boxed(s) or s, taken) if isinstance(s, HostLoop) else None
+        if found is None or _points_per_cell(s, found.copies, params) < _SKEW_PAYS:
+            steps.append(s)
+            continue
+        steps += [*found.before, found.loop, *found.behind]
+        more += found.arrays
+        taken |= {b.name for b in found.arrays}
+    return replace(lifted, program=tuple(steps), temporaries=(*lifted.temporaries, *more))
+
+
+def _points_per_cell(s: Step, copies: Sequence[Step], params: Mapping[str, int]) -> float:
+    return iterations.points((s,), params) / max(1.0, iterations.points(copies, params))
 
 
 def _with_rows_apart(lifted: LiftedNest) -> LiftedNest:
@@ -529,13 +552,18 @@ def _with_rows_apart(lifted: LiftedNest) -> LiftedNest:
 
 def _in_blocks(lifted: LiftedNest, params: Mapping[str, int]) -> tuple[Step, ...]:
     """The steps, with updates of the outermost host loops delayed where these and the arrays are long."""
-    taken = {x.name for x in lifted.nest.params} | {b.name for b in lifted.nest.buffers}
-    taken |= {b.name for b in lifted.temporaries} | iterations.iterators_of(lifted.program)
+    taken = _names(lifted)
     steps: list[Step] = []
     for s in lifted.program:
         steps.append(_blocked(s, params, taken) or s if isinstance(s, HostLoop) else s)
         taken |= iterations.iterators_of(steps[-1:])
     return tuple(steps)
+
+
+def _names(lifted: LiftedNest) -> set[str]:
+    """Of parameters, arrays and host loops."""
+    names = {x.name for x in lifted.nest.params} | {b.name for b in lifted.nest.buffers}
+    return names | {b.name for b in lifted.temporaries} | iterations.iterators_of(lifted.program)
 
 
 def _blocked(loop: HostLoop, params: Mapping[str, int], taken: set[str]) -> HostLoop | None:
