@@ -29,7 +29,7 @@ from mdh_core.expr import (
     walk,
 )
 from mdh_core.ir import Buffer, MdhProgram, Sequential, Size
-from mdh_core.polytope import rows_of
+from mdh_core.polytope import rows_of, without_implied
 
 
 def guards_of(
@@ -64,9 +64,9 @@ def assumption_lines(request: KernelRequest, placed: list[tuple[Leaf, Loops]]) -
     """Lines that decline where what the directive or the analysis assumes of the scalars does not hold."""
     inside, _ = _tested(request)
     lines = [f"if (!({condition})) return 0;" for condition in inside]
-    for leaf, loops in placed:
-        for assumed in leaf.assumptions if isinstance(leaf, MdhProgram) else ():
-            lines.append(f"if ({affine_text(extreme(assumed, {}, loops, False), {})} < 0) return 0;")
+    programs = [(leaf, loops) for leaf, loops in placed if isinstance(leaf, MdhProgram)]
+    least = [extreme(a, {}, loops, False) for leaf, loops in programs for a in leaf.assumptions]
+    lines += [f"if ({affine_text(a, {})} < 0) return 0;" for a in without_implied(least)]
     return list(dict.fromkeys(lines))
 
 

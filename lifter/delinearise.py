@@ -18,6 +18,7 @@ from math import gcd
 
 from lifter.polyhedral import Constraint, at_least, equal, rename, satisfiable
 from mdh_core.expr import Affine, Binary, Cast, Const, Expr, ScalarType, Unary, Var
+from mdh_core.polytope import implied, project, rows_of, without_implied
 
 # --------------------------------------------------------------------------- polynomials
 
@@ -143,7 +144,6 @@ class FlatAccess:
     index: Poly
     iterators: frozenset[str]
     facts: tuple[Constraint, ...]
-    reach: tuple[tuple[str, Affine], ...]  # per iterator its greatest value, where that is affine
     written: bool = False
 
 
@@ -308,8 +308,8 @@ def _try(
         if best is None:
             return None
         indices.append(best[0])
-        assumptions += [n for n in best[1] if n not in assumptions]
-    return Shape(tuple(extents), tuple(indices), tuple(assumptions))
+        assumptions += best[1]
+    return Shape(tuple(extents), tuple(indices), tuple(without_implied(assumptions)))
 
 
 def _needed(index: tuple[Affine, ...], extents: list[Affine], a: FlatAccess) -> list[Affine] | None:
@@ -317,7 +317,7 @@ def _needed(index: tuple[Affine, ...], extents: list[Affine], a: FlatAccess) -> 
     out: list[Affine] = []
     for value, extent in zip(index[1:], extents, strict=True):
         for margin in (value, extent - value - 1):
-            needed = _why_not_inside(margin, a)
+            needed = why_not_inside(margin, a)
             if needed is None:
                 continue
             if not satisfiable([*a.facts, Constraint(needed)]):
@@ -351,17 +351,17 @@ def _take_apart(
     return None if last is None else (*index, last)
 
 
-def _why_not_inside(margin: Affine, a: FlatAccess) -> Affine | None:
-    """None where ``margin >= 0`` holds at every point; otherwise what the sizes must fulfil, >= 0."""
+def why_not_inside(margin: Affine, a: FlatAccess) -> Affine | None:
+    """None where ``margin >= 0`` holds at every point; otherwise what the sizes must fulfil, >= 0.
+
+    That is the least value over the points; of several bounds for it the greatest, if one is sure to be.
+    """
     if not satisfiable([*a.facts, Constraint(-margin - 1)]):
         return None
-    reach = dict(a.reach)
-    least = Affine.number(margin.const)
-    for name, c in margin.terms:
-        if name not in a.iterators:
-            least = least + Affine.of(name, c)
-        elif c < 0:
-            if name not in reach:
-                return Affine.number(-1)
-            least = least + reach[name] * c
-    return least
+    least = Affine.of("?")
+    rows = [*rows_of(a.facts), least - margin, margin - least]
+    left, _ = project(rows, a.iterators)
+    bounds = [least - r for r in left if r.coefficient("?") == 1]
+    known = [r for r in left if not r.coefficient("?")]
+    greatest = (b for b in bounds if all(implied(b - other, known) for other in bounds))
+    return next(greatest, min(bounds, key=lambda b: (len(b.terms), str(b)), default=Affine.number(-1)))

@@ -43,7 +43,7 @@ def _copy(p: MdhProgram, temporary: Buffer) -> _Copy | None:
     hom, stores = p.hom, p.out.stores
     if hom.function is not None or hom.domain or hom.scalar.body or len(stores) != 1:
         return None
-    if len(p.inp.accesses) != 1 or stores[0].plain != 0 or p.assumptions:
+    if len(p.inp.accesses) != 1 or stores[0].plain != 0:
         return None
     (access,), (store,), (result,) = p.inp.accesses, stores, hom.scalar.results
     if not isinstance(result, Operand) or access.buffer != temporary.name or access.conditional:
@@ -151,7 +151,8 @@ def _filled(
         return None
     params = {x.name: x for x in (*p.params, *copy.program.params)}
     buffers = tuple(known[name] for name in dict.fromkeys((copy.array.name, *sorted(read_buffers(p)))))
-    return replace(p, buffers=buffers, params=tuple(params.values()))
+    assumptions = tuple(dict.fromkeys((*p.assumptions, *copy.program.assumptions)))
+    return replace(p, buffers=buffers, params=tuple(params.values()), assumptions=assumptions)
 
 
 def _limits(p: MdhProgram, store: Store, copy: _Copy) -> MdHom | None:

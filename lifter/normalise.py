@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from lifter.delinearise import FlatAccess, Poly, as_polynomial, find_shape, fit_shape
+from lifter.delinearise import FlatAccess, Poly, as_polynomial, find_shape, fit_shape, why_not_inside
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.polyhedral import Constraint, at_least, satisfiable
 from mdh_core.conditions import conjuncts
@@ -50,6 +50,7 @@ from mdh_core.expr import (
     walk,
 )
 from mdh_core.ir import Buffer, Param, Size
+from mdh_core.polytope import without_implied
 from mdh_core.source import Span
 
 
@@ -78,11 +79,6 @@ class Axis:
     @property
     def domain(self) -> tuple[Constraint, ...]:
         return (*axis_domain(self.name, self.size), *self.constraints)
-
-    @property
-    def reach(self) -> Affine | None:
-        """The greatest index where it is affine."""
-        return self.size.span - 1 if self.size.step == 1 else None
 
 
 def in_source(a: Affine, axes: Mapping[str, Axis]) -> Affine:
@@ -144,6 +140,14 @@ class RawAccess:
     written: bool
     conditional: bool
     span: Span
+
+    def moves(self, index: Sequence[Affine]) -> bool:
+        """Whether it depends on an iterator."""
+        return any(a.names & {x.name for x in self.axes} for a in index)
+
+    def flat(self, index: Poly) -> FlatAccess:
+        """An access with this index at the same points."""
+        return FlatAccess(index, frozenset(a.name for a in self.axes), self.facts, self.written)
 
 
 def is_load_of(e: Expr, names: frozenset[str] | set[str]) -> bool:
@@ -239,6 +243,8 @@ def _with_shapes(
                     index.append(a)
             if len(index) == len(use.index):
                 chosen[key] = tuple(index)
+        if buffer.rank > 1 and name in walker.written:
+            assumptions += [(name, a) for a in without_implied(_within_lines(buffer, uses, chosen))]
 
     def finish(e: Expr) -> Expr | None:
         if not isinstance(e, Load):
@@ -276,9 +282,8 @@ def _delinearise(
         for m, _ in use.index[0].terms:
             if sum(n in inside for n in m) > 1:
                 raise _not_affine(buffer, use.index[0], use)
-        reach = tuple((a.name, a.reach) for a in use.axes if a.reach is not None)
         written = use.written or ((old := flat.get((use.index, use.facts))) is not None and old.written)
-        flat[use.index, use.facts] = FlatAccess(use.index[0], inside, use.facts, reach, written)
+        flat[use.index, use.facts] = replace(use.flat(use.index[0]), written=written)
     every = tuple(flat.values())
     shape = find_shape(every) if known is None else fit_shape(every, known)
     if shape is None:
@@ -299,6 +304,28 @@ def _delinearise(
     if not shape.extents:
         return buffer, ()
     return replace(buffer, extents=(None, *shape.extents)), shape.assumptions
+
+
+def _within_lines(
+    buffer: Buffer,
+    uses: list[RawAccess],
+    chosen: Mapping[tuple[str, tuple[Poly, ...]], tuple[Affine, ...]],
+) -> Iterator[Affine]:
+    """What must be >= 0 for every index to lie within the extents that the array is declared with.
+
+    Beyond the end of a line is the next one: two indices might be one cell.  Where all indices are of one
+    line, there are no others.
+    """
+    known = [(u, chosen[buffer.name, u.index]) for u in uses if (buffer.name, u.index) in chosen]
+    for k, extent in enumerate(buffer.extents[1:], start=1):
+        lines = {index[:k] for _, index in known}
+        if extent is None or (len(lines) == 1 and not any(u.moves(index[:k]) for u, index in known)):
+            continue
+        for u, index in known:
+            for margin in (index[k], extent - 1 - index[k]):
+                needed = why_not_inside(margin, u.flat(Poly.from_affine(index[k])))
+                if needed is not None and satisfiable([*u.facts, Constraint(needed)]):
+                    yield needed
 
 
 def _not_affine(buffer: Buffer, p: Poly, use: RawAccess) -> Exception:

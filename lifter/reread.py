@@ -79,7 +79,7 @@ class _Held:
 
 def _held(p: MdhProgram) -> Iterator[_Held]:
     """The costly values that a program leaves in arrays."""
-    if p.hom.function is not None or p.hom.scalar.body or p.assumptions:
+    if p.hom.function is not None or p.hom.scalar.body:
         return
     for s in p.out.stores:
         if s.plain is None or s.at_last:
@@ -160,7 +160,7 @@ def _matched(q: MdhProgram, held: _Held, names: Mapping[str, str]) -> MdhProgram
 
     scalar = q.hom.scalar
     new = ScalarFunction(tuple(map(read, scalar.results)), map_stmts(scalar.body, read))
-    if new == scalar:
+    if new == scalar or any(b.name == held.buffer.name and b != held.buffer for b in q.buffers):
         return None
     access = Access(held.buffer.name, tuple(i.substitute(moved) for i in held.index))
     buffers = q.buffers if held.buffer.name in {b.name for b in q.buffers} else (*q.buffers, held.buffer)

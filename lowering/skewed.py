@@ -462,9 +462,13 @@ def _range(pieces: Sequence[Rows], value: Affine) -> tuple[Affine, Affine] | Non
         ends = [*left, *project(left, names_of(left) - {"?"})[0]]
         lower += [here - r for r in ends if r.coefficient("?") == 1]
         upper += [here + r for r in ends if r.coefficient("?") == -1]
-    first = next((a for a in lower if all(implied(here - a, rows) for rows in known)), None)
-    last = next((a for a in upper if all(implied(a - here, rows) for rows in known)), None)
-    return None if first is None or last is None else (first, last)
+    low = [a for a in dict.fromkeys(lower) if all(implied(here - a, rows) for rows in known)]
+    high = [a for a in dict.fromkeys(upper) if all(implied(a - here, rows) for rows in known)]
+    if not low or not high:
+        return None
+    closest = (a for a in low if all(implied(a - b, rows) for b in low for rows in known))
+    nearest = (a for a in high if all(implied(b - a, rows) for b in high for rows in known))
+    return next(closest, low[0]), next(nearest, high[0])
 
 
 # --------------------------------------------------------------------------- the loop

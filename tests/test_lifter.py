@@ -282,6 +282,45 @@ def test_accesses_are_merged_and_conditional_ones_marked():
     ]
 
 
+def assumed(head: str, body: str) -> list[str]:
+    nest = lifted(f"#include <math.h>\nvoid f({head}) {{\n#pragma mdh\n{body}\n}}")
+    assert nest.status == "lifted", nest.diagnostics
+    return sorted({str(a) for p in nest.programs for a in p.assumptions})
+
+
+SQUARE = "for (int i = 0; i < m; i++) for (int j = 0; j < m; j++) "
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (SQUARE + "A[i][j] = B[i][j];", ["-m + n"]),
+        (SQUARE + "A[i][j] += 1;", ["-m + n"]),
+        (SQUARE + "A[j][i] = 1;", ["-m + n"]),
+        (SQUARE + "if (j < n) A[i][j] = 1;", []),
+        (SQUARE + "C[i][j] = B[i][j + 3];", ["-m + 100"]),  # B is only read
+        ("for (int i = 0; i < 20; i++) for (int j = 0; j < 100; j++) C[i][j] = 1;", []),
+        ("for (int i = 0; i < n; i++) for (int j = i; j < n; j++) A[i][j] = A[i][j] + 1;", []),
+        ("for (int j = 0; j < m; j++) A[3][j] = B[3][j];", []),  # no other line is touched
+        ("for (int j = 0; j < m; j++) A[k][j] = A[k][j] + 1;", []),
+        # one of several bounds
+        (
+            "for (int i = 1; i < m; i++) for (int j = 1; j < m - 1; j++)"
+            " A[i][j] = fabs(A[i-1][j] - A[i][j-1]) + A[i-1][j+1];",
+            ["-m + n"],
+        ),
+    ],
+)  # fmt: skip
+def test_lines_of_arrays_are_as_long_as_loops_say(body: str, expected: list[str]) -> None:
+    """Beyond the end of a line is the next one: two points might meet in one cell."""
+    assert assumed("int n, int m, int k, double A[n][n], double B[n][n], double C[20][100]", body) == expected
+
+
+def test_flat_wavefronts_ask_for_no_more_than_they_need() -> None:
+    body = "for (int i = 1; i < m; i++) for (int j = 1; j < m; j++) A[i*n + j] = fabs(A[(i-1)*n + j] - A[i*n + j-1]);"
+    assert assumed("int n, int m, double *A", body) == ["-m + n"]
+
+
 def test_assumptions_of_a_leading_dimension():
     nest = "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) b[i * ld + j] = a[i * ld + j];"
     (p,) = lifted(program("int n, int m, int ld, int *a, int *b", "", nest, "")).programs
