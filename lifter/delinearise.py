@@ -354,7 +354,8 @@ def _take_apart(
 def why_not_inside(margin: Affine, a: FlatAccess) -> Affine | None:
     """None where ``margin >= 0`` holds at every point; otherwise what the sizes must fulfil, >= 0.
 
-    That is the least value over the points; of several bounds for it the greatest, if one is sure to be.
+    That is the least value over the points; of several bounds for it the greatest, if one is sure to be, or
+    one without iterators of loops around the nest.
     """
     if not satisfiable([*a.facts, Constraint(-margin - 1)]):
         return None
@@ -364,4 +365,8 @@ def why_not_inside(margin: Affine, a: FlatAccess) -> Affine | None:
     bounds = [least - r for r in left if r.coefficient("?") == 1]
     known = [r for r in left if not r.coefficient("?")]
     greatest = (b for b in bounds if all(implied(b - other, known) for other in bounds))
-    return next(greatest, min(bounds, key=lambda b: (len(b.terms), str(b)), default=Affine.number(-1)))
+    above, below = ({n for r in known for n, c in r.terms if c * sign > 0} for sign in (-1, 1))
+    simplest = min(
+        bounds, key=lambda b: (len(b.names & above & below), len(b.terms), str(b)), default=Affine.number(-1)
+    )
+    return next(greatest, simplest)

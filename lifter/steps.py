@@ -632,11 +632,12 @@ def _tested_before(assumptions: Sequence[Affine], hosts: Sequence[Axis], p: MdhP
     out = []
     for a in assumptions:
         for host in reversed(hosts):
-            c = a.coefficient(host.name)
-            if c < 0 and host.size.step != 1:
+            c, step = a.coefficient(host.name), host.size.step
+            if c < 0 and c % step:
                 raise refuse("MDH206", "the shape of an array depends on how far a loop goes", p.span)
             if c:
-                at = (host.size.span - 1) * c if c < 0 else Affine()
+                # step times the last iteration is less than the span
+                at = (host.size.span - 1) * (c // step) if c < 0 else Affine()
                 a = a.substitute({host.name: Affine()}) + at
         if not a.is_constant or a.const < 0:
             out.append(a)

@@ -316,9 +316,25 @@ def test_lines_of_arrays_are_as_long_as_loops_say(body: str, expected: list[str]
     assert assumed("int n, int m, int k, double A[n][n], double B[n][n], double C[20][100]", body) == expected
 
 
-def test_flat_wavefronts_ask_for_no_more_than_they_need() -> None:
-    body = "for (int i = 1; i < m; i++) for (int j = 1; j < m; j++) A[i*n + j] = fabs(A[(i-1)*n + j] - A[i*n + j-1]);"
-    assert assumed("int n, int m, double *A", body) == ["-m + n"]
+@pytest.mark.parametrize("m", ["m", "z"])
+@pytest.mark.parametrize("flat", [True, False])
+def test_wavefronts_ask_for_no_more_than_they_need(m: str, flat: bool) -> None:
+    """A cell of the line is w - i, which is at most m - 1 and at most w: the latter would need twice as much."""
+    body = f"for (int i = 1; i < {m}; i++) for (int j = 1; j < {m}; j++)"
+    if flat:
+        body += " A[i*n + j] = fabs(A[(i-1)*n + j] - A[i*n + j-1]);"
+    else:
+        body += " A[i][j] = fabs(A[i-1][j] - A[i][j-1]);"
+    expected = {"m": "-m + n", "z": "n - z"}[m]
+    assert assumed(f"int n, int {m}, double {'*A' if flat else 'A[n][n]'}", body) == [expected]
+
+
+def test_lines_walked_by_a_loop_with_a_step() -> None:
+    body = (
+        "for (int t = 2; t < n; t += 2) for (int j = 0; j < m; j++)"
+        " A[j][t] = fabs(A[j][t-2] - A[j][t-1]) + A[j][t];"
+    )
+    assert assumed("int n, int m, double A[1000][1000]", body) == ["-n + 1000"]
 
 
 def test_assumptions_of_a_leading_dimension():
