@@ -241,7 +241,10 @@ def _is_plain(e: Expr) -> bool:
 def _direction(
     programs: Sequence[MdhProgram], touched: Sequence[Sequence[_Touch]], name: str
 ) -> tuple[int, ...] | None:
-    """How the index of an array changes along one dimension of each program; None where there is no gain."""
+    """How the index of an array changes along one dimension of each program; None where that is no diagonal.
+
+    (What walks along a column may reduce along a row, with vectors there.)
+    """
     options: list[list[tuple[int, ...] | None]] = []
     for p, touches in zip(programs, touched, strict=True):
         own = [t.index for t in touches if t.buffer == name]
@@ -254,7 +257,7 @@ def _direction(
     single = [v for moving in found if len(moving) == 1 for v in moving]
     if any(not any(v[:-1]) and abs(v[-1]) == 1 for v in single):
         return None
-    return next((v for v in single if any(v[:-1]) and 1 in map(abs, v)), None)
+    return next((v for v in single if len([n for n in v if n]) > 1 and 1 in map(abs, v)), None)
 
 
 def _common(index: Sequence[tuple[Affine, ...]], dim: str) -> tuple[int, ...] | None:

@@ -58,6 +58,9 @@ STAY = {
     "two diagonals": """for (int t = 0; t < m; t++)
         for (int i = 0; i < n; i++)
             A[i][t] = fabs(A[i][t] - A[t][i]);""",
+    "a column after the other": """for (int t = 1; t < n; t++)
+        for (int i = 0; i < n; i++)
+            A[i][t] = fabs(A[i][t-1] - B[i][t]);""",
     "every other plane": CUBE.replace("[k]", "").replace("C[", "C[2*k][").replace("k < m", "k < n / 2"),
     "every other row": """for (int t = 1; t < n; t++)
         for (int i = 0; i < n; i += 2)
