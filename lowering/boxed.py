@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lowering.programs import Rows, assumes, points, with_values
+from lowering.programs import Rows, assumes, points, with_expressions, with_values
 from mdh_core.expr import (
     INT64,
     Affine,
@@ -31,7 +31,6 @@ from mdh_core.expr import (
     affine_expr,
     as_affine,
     map_children,
-    map_stmts,
 )
 from mdh_core.ir import Dim, HostLoop, MdhProgram, Size
 from mdh_core.polytope import without_implied
@@ -49,7 +48,7 @@ def boxed(loop: HostLoop) -> HostLoop | None:
         return None
     first, size = boxes[0].times
     now = {loop.iterator: Affine.of(loop.iterator) + first}
-    body = tuple(_short(with_values(b.program(), now)) for b in boxes)
+    body = tuple(with_expressions(with_values(b.program(), now), _added) for b in boxes)
     return replace(loop, size=Size(size), body=body)
 
 
@@ -120,24 +119,8 @@ def _bounds(rows: Rows, names: set[str]) -> tuple[tuple[str, Affine, Affine], ..
 # --------------------------------------------------------------------------- shorter sums
 
 
-def _short(p: MdhProgram) -> MdhProgram:
-    """Index sums of what was substituted, added up."""
-    scalar, out = p.hom.scalar, p.out
-    scalar = replace(
-        scalar, results=tuple(map(_added, scalar.results)), body=map_stmts(scalar.body, _added)
-    )
-    return replace(
-        p,
-        hom=replace(p.hom, scalar=scalar),
-        out=replace(
-            out,
-            initial=tuple(None if e is None else _added(e) for e in out.initial),
-            stores=tuple(replace(s, value=_added(s.value)) for s in out.stores),
-        ),
-    )
-
-
 def _added(e: Expr) -> Expr:
+    """Index sums of what was substituted, added up."""
     if _is_sum(e):
         value = as_affine(e)
         if value is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mdh_core.expr import Affine, Expr, Var, affine_expr, map_stmts, rewrite
@@ -82,7 +82,11 @@ def with_values(p: MdhProgram, values: Mapping[str, Affine]) -> MdhProgram:
             e, lambda n: affine_expr(known[n.name]) if isinstance(n, Var) and n.name in known else None
         )
 
-    p = _in_affine(p, known)
+    return with_expressions(_in_affine(p, known), expr)
+
+
+def with_expressions(p: MdhProgram, expr: Callable[[Expr], Expr]) -> MdhProgram:
+    """The program with others for its expressions: of the scalar function, initial and stored values."""
     scalar, out = p.hom.scalar, p.out
     return replace(
         p,

@@ -33,7 +33,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
-from lowering.programs import Rows, assumes, fresh, points
+from lowering.programs import Rows, assumes, fresh, points, with_expressions
 from mdh_core.combine import CC
 from mdh_core.expr import (
     Affine,
@@ -53,7 +53,6 @@ from mdh_core.expr import (
     affine_expr,
     as_affine,
     children,
-    map_stmts,
     rewrite,
     stmt_exprs,
 )
@@ -104,10 +103,10 @@ def skewed(loop: HostLoop, taken: Collection[str]) -> Skewed | None:
     written = {s.buffer for p in programs for s in p.out.stores}
     chosen: dict[str, _Array] = {}
     for name in sorted(written):
-        directions = _direction(programs, touched, name)
-        cells = None if directions is None else _cells(programs, touched, name, loop)
-        if directions is not None and cells is not None:
-            array = _laid_out(programs, name, directions, cells, fresh(f"mdh_skew_{name}", taken))
+        direction = _direction(programs, touched, name)
+        cells = None if direction is None else _cells(programs, touched, name, loop)
+        if direction is not None and cells is not None:
+            array = _laid_out(programs, name, direction, cells, fresh(f"mdh_skew_{name}", taken))
             if array is not None:
                 chosen[name] = array
                 taken = {*taken, array.copy.name}
@@ -481,9 +480,6 @@ def _with(p: MdhProgram, arrays: dict[str, _Array]) -> MdhProgram:
     """The program with the arrays' copies."""
     types = {x.name: x.type for x in p.params}
 
-    def expr(e: Expr) -> Expr:
-        return rewrite(e, load)
-
     def load(e: Expr) -> Expr | None:
         if not isinstance(e, Load) or e.buffer not in arrays:
             return None
@@ -496,23 +492,17 @@ def _with(p: MdhProgram, arrays: dict[str, _Array]) -> MdhProgram:
         a = arrays.get(name)
         return (name, index) if a is None else (a.copy.name, a.moved(index))
 
-    scalar, out = p.hom.scalar, p.out
     accesses, stores = list[Access](), list[Store]()
     for x in p.inp.accesses:
         name, index = placed(x.buffer, x.index)
         accesses.append(replace(x, buffer=name, index=index))
-    for s in out.stores:
+    for s in p.out.stores:
         name, index = placed(s.buffer, s.index)
-        stores.append(replace(s, buffer=name, index=index, value=expr(s.value)))
-    return replace(
+        stores.append(replace(s, buffer=name, index=index))
+    moved = replace(
         p,
         buffers=tuple(arrays[b.name].copy if b.name in arrays else b for b in p.buffers),
         inp=InputView(tuple(accesses)),
-        hom=replace(
-            p.hom,
-            scalar=replace(
-                scalar, results=tuple(map(expr, scalar.results)), body=map_stmts(scalar.body, expr)
-            ),
-        ),
-        out=OutputView(tuple(None if e is None else expr(e) for e in out.initial), tuple(stores)),
+        out=replace(p.out, stores=tuple(stores)),
     )
+    return with_expressions(moved, lambda e: rewrite(e, load))
