@@ -1,6 +1,7 @@
 """The benchmarks at small sizes: every case compiles and runs, every peer that is installed has right results."""
 
 import functools
+import json
 import math
 import os
 import subprocess
@@ -17,6 +18,8 @@ from benchmarks.cases import CASES, GROUPS, Case
 from benchmarks.choice import Choice, choice, judged
 from benchmarks.choice import table as choices
 from benchmarks.naive import with_directives
+from benchmarks.page import figures, page
+from benchmarks.page import main as show_page
 from benchmarks.plot import chart
 from benchmarks.run import PYTHON, Row, Settings, bound, run_case
 from tuning.ceilings import Limits
@@ -275,3 +278,50 @@ def test_a_default_that_does_not_run_is_no_choice() -> None:
 def test_choice_of_a_case() -> None:
     found = choice(BY_NAME["dot_2^24"].small(), 2, "4ev")
     assert found.tried >= 2 and 0 < found.best <= found.favourite <= found.default
+
+
+# --------------------------------------------------------------------------- figures as a page
+
+
+def recorded(case: str, seconds: dict[str, float], **more: object) -> dict[str, object]:
+    row = {"case": case, "threads": 2, "seconds": seconds, "missing": {}, "limit_seconds": 1e-3}
+    return row | {"limit": "FMA peak"} | more
+
+
+def test_a_page_of_recorded_figures() -> None:
+    rows = [
+        recorded("dot_2^24", {"original": 8e-3, "numba": 3e-3, "default": 2e-3}, limit="read bandwidth"),
+        recorded("adi", {"original": 12e-3, "polly": 6e-3, "default": 3e-3, "tuned": 1.5e-3}),
+        recorded("mm3", {"original": 2.5, "default": 2.0}, missing={"polly": "wrong: E[0] is 45.0"}),
+    ]
+    text = page(figures(json.dumps(rows)), ["polly"])
+    assert text.splitlines()[0] == (
+        "| case | limit | polly | best other | default | tuned | best other / default | best other / tuned "
+        "| of the limit |"
+    )
+    assert "| dot_2^24 | 1 | - | 3 numba | 2 | - | 1.50 | - | 50 % of read bandwidth |" in text
+    assert "| adi | 1 | 6 | 6 polly | 3 | 1.5 | 2.00 | 4.00 | 67 % of FMA peak |" in text
+    assert "| mm3 | 1 | wrong | 2500 original | 2000 | - | 1.25 | - | 0 % of FMA peak |" in text
+    assert "the best other / default 1.55 (3, least 1.25)" in text  # the cube root of 1.5 * 2 * 1.25
+    assert "polly / tuned 4.00 (1, least 4.00)" in text
+
+
+def test_a_page_takes_the_last_of_several_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / "first.json", tmp_path / "second.json"]
+    for k, file in enumerate(files):
+        adi = recorded("adi", {"original": 2.0, "default": 1.0 + k})
+        file.write_text(json.dumps([adi, recorded(f"c{k}", {})]))
+    assert show_page([str(f) for f in files]) == 0
+    told = capsys.readouterr().out
+    assert told.count("| adi |") == 1 and "| adi | 1 | 2000 original | 2000 | 1.00 |" in told
+    assert "| c0 |" in told and "| c1 |" in told
+
+
+@pytest.mark.parametrize("text", ["{", '[{"case": "adi"}]', "3", "[]"])
+def test_a_page_of_something_else(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "other.json"
+    file.write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        show_page([str(file)])
+    assert ended.value.code == 2
+    assert "figures" in capsys.readouterr().err

@@ -1,0 +1,121 @@
+"""``python -m benchmarks.page FILE.json...``: what ``python -m benchmarks --json`` wrote, as Markdown.
+
+One row for each case and number of threads; of a case in several files, the last counts.  The best of all
+others has a column, with its name; each of ``--peers`` has one of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+OWN = ("default", "tuned")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is on a page of a row of ``--json``; times in seconds."""
+
+    case: str
+    threads: int
+    seconds: Mapping[str, float]
+    missing: Mapping[str, str]
+    limit: float
+    of: str  # "FMA peak", "read bandwidth" ...
+
+    @property
+    def best_other(self) -> tuple[str, float] | None:
+        others = {n: s for n, s in self.seconds.items() if n not in OWN}
+        return min(others.items(), key=lambda item: item[1], default=None)
+
+    def gain(self, own: str, over: str = "") -> float | None:
+        """How many times as fast ``own`` is as the best of the others, or as one of them."""
+        best = self.best_other
+        theirs = self.seconds.get(over) if over else best and best[1]
+        mine = self.seconds.get(own)
+        return theirs / mine if theirs and mine else None
+
+
+def figures(text: str) -> list[Figures]:
+    """The rows of one file; ``ValueError`` where it has none that ``--json`` wrote."""
+    try:
+        return [
+            Figures(r["case"], r["threads"], r["seconds"], r["missing"], r["limit_seconds"], r["limit"])
+            for r in json.loads(text)
+        ]
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"no figures of `python -m benchmarks --json`: {error!r}") from None
+
+
+def page(rows: Sequence[Figures], peers: Sequence[str] = ()) -> str:
+    """A table of milliseconds, and a line of geometric means below it."""
+    own = [name for name in OWN if any(name in r.seconds for r in rows)]
+    several = len({r.threads for r in rows}) > 1
+    heads = ["case", *(["threads"] if several else []), "limit", *peers, "best other", *own]
+    heads += [f"best other / {name}" for name in own] + ["of the limit"]
+    lines = [heads, ["---"] * len(heads)]
+    for r in rows:
+        best = r.best_other
+        cells = [r.case, *([str(r.threads)] if several else []), _ms(r.limit)]
+        cells += [_time(r, p) for p in peers]
+        cells += [f"{_ms(best[1])} {best[0]}" if best else "-", *(_time(r, n) for n in own)]
+        cells += [_ratio(r.gain(n)) for n in own]
+        mine = min((r.seconds[n] for n in own if n in r.seconds), default=None)
+        cells.append(f"{100 * r.limit / mine:.0f} % of {r.of}" if mine else "-")
+        lines.append(cells)
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return f"{table}\n\n{_means(rows, own)}"
+
+
+def _means(rows: Sequence[Figures], own: Sequence[str]) -> str:
+    said = []
+    names = dict.fromkeys(n for r in rows for n in r.seconds if n not in OWN)
+    for name in own:
+        for over in ("", *names):
+            gains = [g for r in rows if (g := r.gain(name, over)) is not None]
+            if gains:
+                mean = math.exp(sum(map(math.log, gains)) / len(gains))
+                theirs = over or "the best other"
+                said.append(f"{theirs} / {name} {mean:.2f} ({len(gains)}, least {min(gains):.2f})")
+    return f"Geometric means: {', '.join(said)}."
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g}" if seconds < 1 else f"{1e3 * seconds:.0f}"
+
+
+def _time(r: Figures, name: str) -> str:
+    if name in r.seconds:
+        return _ms(r.seconds[name])
+    return "wrong" if r.missing.get(name, "").startswith("wrong") else "-"
+
+
+def _ratio(gain: float | None) -> str:
+    return "-" if gain is None else f"{gain:.2f}"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="+", metavar="FILE.json")
+    parser.add_argument("--peers", default="", metavar="NAME,...", help="a column for each of these")
+    given = parser.parse_args(words)
+    found: dict[tuple[str, int], Figures] = {}
+    for name in given.files:
+        try:
+            for row in figures(Path(name).read_text()):
+                found[row.case, row.threads] = row
+        except (OSError, ValueError) as error:
+            parser.error(f"{name}: {error}")
+    if not found:
+        parser.error("no figures in these files")
+    print(page(list(found.values()), [p for p in given.peers.split(",") if p]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
