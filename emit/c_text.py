@@ -8,6 +8,7 @@ of ``Var``, ``Load``, ``Operand`` and ``Result`` nodes.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import assert_never
 
@@ -61,6 +62,8 @@ UNARY, TERNARY, ATOM = 14, 3, 20
 # gcc and clang ask for parentheses around these pairs (-Wparentheses)
 _CLARIFY = {"&", "|", "^", "<<", ">>", "&&", "||"}
 
+_CONVERTED = re.compile(r"\([a-z ]+\)\w+")
+
 Leaf = Callable[[Expr], str]
 
 
@@ -97,10 +100,16 @@ class Printer:
     """C text of scalar expressions and statements."""
 
     def __init__(
-        self, leaf: Leaf, rename: Callable[[str], str] = lambda n: n, functions: tuple[Function, ...] = ()
+        self,
+        leaf: Leaf,
+        rename: Callable[[str], str] = lambda n: n,
+        functions: tuple[Function, ...] = (),
+        index: Callable[[Binary], str | None] = lambda e: None,
     ) -> None:
+        """``index``: the text of a sum over indices, as ``affine_text`` writes it; None for anything else."""
         self.leaf = leaf
         self.rename = rename
+        self.index = index
         self.functions = {f.name: f for f in functions}
 
     def text(self, e: Expr, parent: int = 0) -> str:
@@ -115,6 +124,8 @@ class Printer:
                 return text, UNARY if text.startswith("-") else ATOM
             case Var() | Load() | Operand() | Result():
                 text = self.leaf(e)
+                if _CONVERTED.fullmatch(text):
+                    return text, UNARY
                 return text, ATOM if _is_atom(text) or text.endswith(("]", ")")) else TERNARY
             case Unary(op=op, a=a):
                 inner = self.text(a, UNARY)
@@ -139,6 +150,9 @@ class Printer:
                 assert_never(e)
 
     def _binary(self, e: Binary) -> tuple[str, int]:
+        index = self.index(e)
+        if index is not None:
+            return index, ATOM if _is_atom(index) else PRECEDENCE["+"]
         p = PRECEDENCE[e.op]
         a = self.text(e.a, ATOM if self._unclear(e.a, e.op) else p)
         b = self.text(e.b, ATOM if self._unclear(e.b, e.op) else p + 1)
@@ -204,9 +218,12 @@ def affine_text(a: Affine, offsets: dict[str, str], atom: bool = False) -> str:
 
     >>> affine_text(Affine.of("i") * 2 + 1, {"i": "i0 + 4"})
     '2*(i0 + 4) + 1'
+    >>> affine_text(Affine.of("n") - Affine.of("i") - 1, {})
+    'n - i - 1'
     """
     out = ""
-    for name, c in a.terms:
+    first = next((t for t in a.terms if t[1] > 0 and offsets.get(t[0]) != "0"), None)
+    for name, c in a.terms if first is None else (first, *(t for t in a.terms if t != first)):
         text = offsets.get(name, name)
         if text == "0":
             continue

@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from emit.c_text import c_type, constant
 from emit.domain_text import DomainText
 from emit.kernel_text import Allocation, Context, Lines, product_text
+from emit.repeated import without_repeats
 from lowering.domains import Rows
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
@@ -102,7 +103,7 @@ class CellsText:
 
             def start() -> None:
                 targets = [self.stored(c) if in_place else self.part(c) for c in components]
-                values = self._named([self.initial(c) for c in components])
+                values = self.initial_values(components)
                 for target, value in zip(targets, values, strict=True):
                     self.out.add(f"{target} = {value};")
 
@@ -216,6 +217,19 @@ class CellsText:
         e = self.program.out.initial[c]
         return None if e is None else self.context.scalar(e)
 
+    def initial_values(self, components: Sequence[int]) -> list[str]:
+        """Names of constants for initial values, where there are such."""
+        found = []
+        for c in components:
+            e = self.program.out.initial[c]
+            assert e is not None
+            found.append(self.context.scalar(without_repeats(e, self._named_value)))
+        return self._named(found)
+
+    def _named_value(self, e: Expr) -> Var:
+        wish = "choice" if isinstance(e, Select) else "value"
+        return Var(self._constant(wish, c_type(e.type), self.context.scalar(e)), e.type)
+
     def store_all(self, results: list[str]) -> None:
         """Store the finished results of the current cell: every value first, then every write."""
         self.context.results = dict(enumerate(results))
@@ -234,6 +248,8 @@ class CellsText:
             t = self.program.buffer(s.buffer).type
             last = [f"{self.context.at[d]} == {size_name(d)} - 1" for d in s.at_last]
             test = "" if condition is None else self.context.scalar(condition)
+            if not last and not test:
+                new = without_repeats(new, self._named_value)
             text = self.context.scalar(new)
             if len(stores) > 1 and not isinstance(value, Result):  # before the first write
                 if test and isinstance(t, ScalarType):
@@ -254,10 +270,9 @@ class CellsText:
 
     def with_initial(self, results: list[str]) -> list[str]:
         """``initial ⊛ results``, as new constants; the results themselves if there is no initial value."""
-        initials = [self.initial(c) for c in range(len(self.types))]
-        if self.function is None or any(x is None for x in initials):
+        if self.function is None or not self.has_initial:
             return results
-        combined = self.context.combined(self.function, [str(x) for x in self._named(initials)], results)
+        combined = self.context.combined(self.function, self.initial_values(range(len(self.types))), results)
         if all(s.plain is not None for s in self.program.out.stores) and len(results) == 1:
             return combined
         return self._named(combined)  # parts of larger expressions
@@ -296,7 +311,7 @@ class CellsText:
     def _store_initial(self) -> None:
         used = {n.component for s in self.stored_if_empty for n in walk(s.value) if isinstance(n, Result)}
         found = sorted(used)
-        named = self._named([self.initial(c) for c in found])
+        named = self.initial_values(found)
         self.context.results = dict(zip(found, named, strict=True))
         self.write_all([s.value for s in self.stored_if_empty], self.stored_if_empty)
 
@@ -496,7 +511,7 @@ class CellsText:
             self.store_all(self.with_initial(names))
             if self.has_initial:
                 self.out.middle("} else {")
-                self.store_all(self._named([self.initial(c) for c in range(len(self.types))]))
+                self.store_all(self.initial_values(range(len(self.types))))
 
     def add_or_set(self, have: str, left: list[str], right: list[str]) -> None:
         """``left = left ⊛ right``, or ``left = right`` where ``have`` says that there is nothing yet."""

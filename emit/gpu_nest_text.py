@@ -539,7 +539,7 @@ class GpuNestText(LeafText):
                 with self.out.block(f"if ({flag})"):
                     self._store(cells)
                     self.out.middle("} else {")
-                    self.store_all(self._named([self.initial(c) for c in range(len(self.types))]))
+                    self.store_all(self.initial_values(range(len(self.types))))
                 return
             self._store(cells)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from emit.c_text import affine_text
 from emit.host_text import (
@@ -131,8 +132,8 @@ def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]], inside: bool = False) 
     a domain, host loops); then they are texts with ``mdh_least`` and ``mdh_greatest``.  What is touched in
     any case is not: an outermost extent of a parameter binds nobody, `a[0][j]` may exist where it is 0.
     """
-    lows: dict[str, None] = {}
-    highs: dict[str, None] = {}
+    lows: list[_End] = []
+    highs: list[_End] = []
     for leaf, loops in placed:
         if all(x.name != b.name for x in leaf.buffers):
             continue
@@ -140,8 +141,8 @@ def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]], inside: bool = False) 
         dims = {d.name: d.size for d in leaf.hom.dims} if isinstance(leaf, MdhProgram) else {}
         boxed = isinstance(leaf, MdhProgram) and not leaf.hom.domain and not loops
         for index, rows, always in dict.fromkeys(_indices(leaf, loops, b.name)):
-            for positive, texts in ((False, lows), (True, highs)):
-                terms = []
+            for positive, ends in ((False, lows), (True, highs)):
+                at, terms = [], []
                 for a, extent, stride in zip(index, b.extents, strides, strict=True):
                     if a is None and extent is None:
                         return None
@@ -149,13 +150,46 @@ def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]], inside: bool = False) 
                         end = tightest(a, dims, loops, rows, positive)
                     else:
                         end = extent - 1 if positive and extent is not None else Affine()
-                    text = affine_text(end, {}, atom=True)
+                    if not inside:
+                        end = end.substitute({size_name(d): s.span for d, s in dims.items() if s.step == 1})
+                    text = affine_text(end, {}, atom=stride != 1)
                     if inside and extent is not None and not (always and boxed):
                         text = _kept(end, text, extent, dims, positive)
-                    nothing = inside and text == "0"
-                    terms.append(text if stride == 1 or nothing else f"{text}*{stride}")
-                texts[" + ".join(t for t in terms if t != "0") or "0"] = None
-    return list(lows), list(highs)
+                    at.append(end)
+                    terms.append(text if stride == 1 or text == "0" else f"{text}*{stride}")
+                linear = " + ".join(t for t in terms if t != "0").replace("+ -", "- ") or "0"
+                ends.append(_End(tuple(at), linear))
+    if not inside:
+        lows, highs = _outermost(lows, upper=False), _outermost(highs, upper=True)
+    return list(dict.fromkeys(e.text for e in lows)), list(dict.fromkeys(e.text for e in highs))
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The first or last index along every coordinate, and the C text of the element there."""
+
+    at: tuple[Affine, ...]
+    text: str
+
+
+def _outermost(ends: list[_End], upper: bool) -> list[_End]:
+    """Without those that lie within others whatever the sizes are, as strides are not negative.
+
+    >>> n = Affine.of("n")
+    >>> ends = [_End((n - 2, n), "a"), _End((n - 1, n), "b"), _End((n * 2, n - 1), "c")]
+    >>> [e.text for e in _outermost(ends, upper=True)], [e.text for e in _outermost(ends, upper=False)]
+    (['b', 'c'], ['a', 'c'])
+    """
+    kept: list[_End] = []
+    for e in ends:
+        if not any(_within(e, k, upper) for k in kept):
+            kept = [k for k in kept if not _within(k, e, upper)] + [e]
+    return kept
+
+
+def _within(e: _End, other: _End, upper: bool) -> bool:
+    beyond = [(y - x) * (1 if upper else -1) for x, y in zip(e.at, other.at, strict=True)]
+    return all(x.is_constant and x.const >= 0 for x in beyond)
 
 
 def _kept(end: Affine, text: str, extent: Affine, dims: Mapping[str, Size], upper: bool) -> str:

@@ -15,8 +15,10 @@ from dataclasses import dataclass, field
 from emit.c_text import Printer, affine_text, c_type
 from mdh_core.combine import CombineFunction
 from mdh_core.expr import (
+    INT64,
     Affine,
     Binary,
+    Const,
     Expr,
     Load,
     Operand,
@@ -29,6 +31,25 @@ from mdh_core.expr import (
 )
 from mdh_core.ir import MdhProgram
 
+_WRAPPED = re.compile(r"([^=]* [-+*/&|^]?= )\((.*)\);")
+
+
+def _plain(text: str) -> str:
+    """An assignment without parentheses around all of its value.
+
+    >>> _plain("r += ((a + b) * (c + d));"), _plain("r = (a + b) * (c + d);"), _plain("r = ({ f(); });")
+    ('r += (a + b) * (c + d);', 'r = (a + b) * (c + d);', 'r = ({ f(); });')
+    """
+    wrapped = _WRAPPED.fullmatch(text)
+    if wrapped is None or wrapped[2].startswith("{"):
+        return text
+    depth = 0
+    for c in wrapped[2]:
+        depth += (c == "(") - (c == ")")
+        if depth < 0 or (c == "," and not depth):
+            return text
+    return f"{wrapped[1]}{wrapped[2]};"
+
 
 class Lines:
     """Indented text."""
@@ -39,7 +60,7 @@ class Lines:
 
     def add(self, *texts: str) -> None:
         for text in texts:
-            self.rows.append(text if text.startswith("#") else "  " * self.indent + text)
+            self.rows.append(text if text.startswith("#") else "  " * self.indent + _plain(text))
 
     @contextmanager
     def block(self, head: str, tail: str = "}") -> Iterator[None]:
@@ -288,7 +309,17 @@ class Context:
     # ------------------------------------------------------------------ scalar code
 
     def printer(self) -> Printer:
-        return Printer(self._leaf, functions=self.program.functions)
+        return Printer(self._leaf, functions=self.program.functions, index=self._sum)
+
+    def _sum(self, e: Binary) -> str | None:
+        """The text of an affine value over indices and parameters, all of them ``long`` here."""
+        known = self.at.keys() | {p.name for p in self.program.params}
+        for n in walk(e):
+            plain = isinstance(n, Const) or (isinstance(n, Binary) and n.op in "+-*")
+            if not (plain or (isinstance(n, Var) and n.name in known)) or n.type != INT64:
+                return None
+        a = as_affine(e)
+        return None if a is None else affine_text(a, self.at)
 
     def _leaf(self, e: Expr) -> str:
         match e:

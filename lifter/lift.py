@@ -19,6 +19,7 @@ from lifter.clauses import check_names, check_programs, fusion_note, steps_note
 from lifter.flat import flat_programs
 from lifter.forward import forwarded
 from lifter.fusion import Fusion, fusions
+from lifter.index_values import with_index_values
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.normalise import Axis, NormalNest, normalise
 from lifter.polyhedral import Constraint, satisfiable
@@ -123,7 +124,7 @@ def _lifted(source: LoopNest, body: Body) -> LiftedNest:
         check_overlap(nest, tuple(programs_of(found.steps)))
     steps = forwarded(found.steps, found.temporaries)
     touching = () if steps == tuple(found.steps) else tuple(found.steps)
-    found = replace(found, steps=reread(absorbed(steps)))
+    found = replace(found, steps=with_index_values(reread(absorbed(steps))))
     every = tuple(programs_of(found.steps))
     check_programs(nest, every)
     partial = any(isinstance(s, Sequential) for s in every_step(found.steps))

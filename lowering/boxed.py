@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lowering.programs import Rows, assumes, points, with_expressions, with_values
+from lowering.programs import Rows, assumes, points, with_values
 from mdh_core.expr import (
     INT64,
     Affine,
@@ -32,7 +32,7 @@ from mdh_core.expr import (
     as_affine,
     map_children,
 )
-from mdh_core.ir import Dim, HostLoop, MdhProgram, Size
+from mdh_core.ir import Dim, HostLoop, MdhProgram, Size, with_expressions
 from mdh_core.polytope import without_implied
 
 

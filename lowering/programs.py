@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from mdh_core.expr import Affine, Expr, Var, affine_expr, map_stmts, rewrite
-from mdh_core.ir import Buffer, Dim, HostLoop, MdhProgram, Sequential, Size, Step, programs_of
+from mdh_core.expr import Affine, Expr, Var, affine_expr, rewrite
+from mdh_core.ir import (
+    Buffer,
+    Dim,
+    HostLoop,
+    MdhProgram,
+    Sequential,
+    Size,
+    Step,
+    programs_of,
+    with_expressions,
+)
 from mdh_core.polytope import rows_of
 
 Rows = list[Affine]
@@ -83,25 +93,6 @@ def with_values(p: MdhProgram, values: Mapping[str, Affine]) -> MdhProgram:
         )
 
     return with_expressions(_in_affine(p, known), expr)
-
-
-def with_expressions(p: MdhProgram, expr: Callable[[Expr], Expr]) -> MdhProgram:
-    """The program with others for its expressions: of the scalar function, initial and stored values."""
-    scalar, out = p.hom.scalar, p.out
-    return replace(
-        p,
-        hom=replace(
-            p.hom,
-            scalar=replace(
-                scalar, results=tuple(map(expr, scalar.results)), body=map_stmts(scalar.body, expr)
-            ),
-        ),
-        out=replace(
-            out,
-            initial=tuple(None if e is None else expr(e) for e in out.initial),
-            stores=tuple(replace(s, value=expr(s.value)) for s in out.stores),
-        ),
-    )
 
 
 def of_known_sizes(steps: Iterable[Step], values: Mapping[str, int]) -> tuple[Step, ...]:

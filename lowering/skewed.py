@@ -33,7 +33,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
-from lowering.programs import Rows, assumes, fresh, points, with_expressions
+from lowering.programs import Rows, assumes, fresh, points
 from mdh_core.combine import CC
 from mdh_core.expr import (
     Affine,
@@ -68,6 +68,7 @@ from mdh_core.ir import (
     ScalarFunction,
     Size,
     Store,
+    with_expressions,
 )
 from mdh_core.polytope import certainly_empty, implied, names_of, project, without_implied
 

@@ -45,8 +45,8 @@ very point that writes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from mdh_core.combine import CombineFunction, CombineOp
 from mdh_core.expr import (
@@ -61,6 +61,7 @@ from mdh_core.expr import (
     Stmt,
     Type,
     as_affine,
+    map_stmts,
     stmt_exprs,
     walk,
 )
@@ -278,3 +279,22 @@ def programs_of(steps: Iterable[Step]) -> Iterator[MdhProgram]:
             yield s
         elif isinstance(s, HostLoop):
             yield from programs_of(s.body)
+
+
+def with_expressions(p: MdhProgram, expr: Callable[[Expr], Expr]) -> MdhProgram:
+    """The program with others for its expressions: of the scalar function, initial and stored values."""
+    scalar, out = p.hom.scalar, p.out
+    return replace(
+        p,
+        hom=replace(
+            p.hom,
+            scalar=replace(
+                scalar, results=tuple(map(expr, scalar.results)), body=map_stmts(scalar.body, expr)
+            ),
+        ),
+        out=replace(
+            out,
+            initial=tuple(None if e is None else expr(e) for e in out.initial),
+            stores=tuple(replace(s, value=expr(s.value)) for s in out.stores),
+        ),
+    )

@@ -592,5 +592,5 @@ def test_constants_have_their_type_and_value() -> None:
 
 def test_affine_text() -> None:
     a = Affine.of("i") * 2 - Affine.of("N") + 3
-    assert affine_text(a, {"i": "i_1 + 4"}) == "-N + 2*(i_1 + 4) + 3"
+    assert affine_text(a, {"i": "i_1 + 4"}) == "2*(i_1 + 4) - N + 3"
     assert affine_text(Affine.of("i") * -1, {"i": "i_1 + 4"}) == "-(i_1 + 4)"
