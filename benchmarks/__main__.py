@@ -21,6 +21,7 @@ from benchmarks.cases import CASES, DEFAULT, GROUPS, Case
 from benchmarks.compiled import Missing
 from benchmarks.plot import chart
 from benchmarks.run import ALWAYS, PEERS, PYTHON, Row, Settings, run_case
+from mdh_core.replacing import replace_file
 from tuning.ceilings import Limits, measure_limits
 
 OWN = ("default", "tuned")
@@ -103,7 +104,12 @@ def main(words: Sequence[str] | None = None) -> int:
     peers = [p for p in PEERS if (p in peers or p == ALWAYS) and not (given.no_tune and p == "tuned")]
     pythons = _pythons(parser, given.peers_python, given.peer_python)
     settings = Settings(peers, given.rounds, given.budget, given.tvm_trials, given.limit, pythons)
-    rows = []
+    rows: list[Row] = []
+    if given.json:
+        try:
+            _write(Path(given.json), rows)  # before hours have passed
+        except OSError as error:
+            parser.error(f"--json {given.json}: {error.strerror}")
     for case in _selected(parser, given.cases, given.group):
         chosen = case.small() if given.small else case
         for threads in map(int, given.threads.split(",")):
@@ -117,13 +123,17 @@ def main(words: Sequence[str] | None = None) -> int:
             for name, why in rows[-1].why.items():
                 print(f"  {name}: {why}", file=sys.stderr)
             print(table(rows[-1:], peers).splitlines()[1], file=sys.stderr, flush=True)
+            if given.json:  # now, as it may be long until the last case
+                _write(Path(given.json), rows)
     print(table(rows, peers))
-    if given.json:
-        Path(given.json).write_text(json.dumps([r.json() for r in rows], indent=2) + "\n")
     if given.plot:
         drawn = [(f"{r.case.name}, {r.threads} thr.", r.seconds) for r in rows]
         Path(given.plot).write_text(chart(drawn, "Share of the fastest version"))
     return 1 if any(why.startswith("wrong") for r in rows for n, why in r.why.items() if n in OWN) else 0
+
+
+def _write(file: Path, rows: Sequence[Row]) -> None:
+    replace_file(file, (json.dumps([r.json() for r in rows], indent=2) + "\n").encode())
 
 
 def _tell(case: Case, threads: int, limits: Limits) -> None:

@@ -1,7 +1,7 @@
 """``python -m benchmarks.page FILE.json...``: what ``python -m benchmarks --json`` wrote, as Markdown.
 
-One row for each case and number of threads; of a case in several files, the last counts.  The best of all
-others has a column, with its name; each of ``--peers`` has one of its own.
+One row for each case and number of threads, in the order of ``--list``; of a case in several files, the last
+counts.  The best of all others has a column, with its name; each of ``--peers`` has one of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks.cases import CASES
 
 OWN = ("default", "tuned")
 
@@ -69,14 +71,13 @@ def page(rows: Sequence[Figures], peers: Sequence[str] = ()) -> str:
         cells.append(f"{100 * r.limit / mine:.0f} % of {r.of}" if mine else "-")
         lines.append(cells)
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return f"{table}\n\n{_means(rows, own)}"
+    return f"{table}\n\n{_means(rows, own, peers)}"
 
 
-def _means(rows: Sequence[Figures], own: Sequence[str]) -> str:
+def _means(rows: Sequence[Figures], own: Sequence[str], peers: Sequence[str]) -> str:
     said = []
-    names = dict.fromkeys(n for r in rows for n in r.seconds if n not in OWN)
     for name in own:
-        for over in ("", *names):
+        for over in ("", *peers):
             gains = [g for r in rows if (g := r.gain(name, over)) is not None]
             if gains:
                 mean = math.exp(sum(map(math.log, gains)) / len(gains))
@@ -113,7 +114,9 @@ def main(words: Sequence[str] | None = None) -> int:
             parser.error(f"{name}: {error}")
     if not found:
         parser.error("no figures in these files")
-    print(page(list(found.values()), [p for p in given.peers.split(",") if p]))
+    order = {c.name: k for k, c in enumerate(CASES)}
+    rows = sorted(found.values(), key=lambda r: (order.get(r.case, len(order)), r.threads))
+    print(page(rows, [p for p in given.peers.split(",") if p]))
     return 0
 
 

@@ -317,6 +317,46 @@ def test_a_page_takes_the_last_of_several_figures(tmp_path: Path, capsys: pytest
     assert "| c0 |" in told and "| c1 |" in told
 
 
+def test_rows_of_a_page_are_in_the_order_of_the_cases(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "figures.json"
+    seconds = {"original": 1.0, "default": 0.5}
+    names = ["mystery", "adi", "scan_2^24", "matmul_1024"]
+    file.write_text(json.dumps([recorded(n, seconds, threads=t) for n in names for t in (2, 1)]))
+    assert show_page([str(file)]) == 0
+    rows = [line.split(" | ")[:2] for line in capsys.readouterr().out.splitlines()[2:-2]]
+    expected = [n for n in reversed(names) for _ in range(2)]
+    assert rows == [[f"| {n}", "12"[k % 2]] for k, n in enumerate(expected)]
+
+
+def test_figures_are_written_case_by_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever ends a long run has what was measured until then."""
+    rows = iter([Row(BY_NAME["adi"], 2, {"default": 1.0}, {}, LIMITS, 0.5, "FMA peak", {}, {})])
+
+    def one(case: Case, *_: object) -> Row:
+        if case.name != "adi":
+            raise KeyboardInterrupt
+        return next(rows)
+
+    monkeypatch.setattr("benchmarks.__main__.run_case", one)
+    monkeypatch.setattr("benchmarks.__main__.measure_limits", lambda *_, **__: LIMITS)
+    file = tmp_path / "figures.json"
+    with pytest.raises(KeyboardInterrupt):
+        main(["adi", "mvt", "--json", str(file)])
+    assert [f.case for f in figures(file.read_text())] == ["adi"]
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_file_that_cannot_be_written_is_told_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["adi", "--json", str(tmp_path / "absent" / "figures.json")])
+    assert ended.value.code == 2
+    assert "No such file or directory" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["{", '[{"case": "adi"}]', "3", "[]"])
 def test_a_page_of_something_else(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "other.json"
