@@ -30,9 +30,11 @@ def without_repeats(e: Expr, name: Callable[[Expr], Var]) -> Expr:
 
 
 def _largest_repeated(texts: list[Expr]) -> Expr | None:
+    """The last of the largest (named before it are the others): sets have another order in every process."""
     counts = Counter[Expr](n for t in texts for n in walk(t) if isinstance(n, Select | Call))
-    repeated = {n for t in texts for n in _always(t) if counts[n] > 1}
-    return max(repeated, key=lambda n: sum(1 for _ in walk(n)), default=None)
+    always = set[Expr]().union(*map(_always, texts))
+    repeated = [n for n, times in counts.items() if times > 1 and n in always]
+    return max(reversed(repeated), key=lambda n: sum(1 for _ in walk(n)), default=None)
 
 
 def _always(e: Expr) -> set[Expr]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 
 from emit.repeated import without_repeats
 from lifter.index_values import with_index_values
@@ -158,6 +158,24 @@ def test_a_choice_under_a_condition_is_not_named() -> None:
     choice = Var("choice", INT32)
     expected = Select(b, Binary("*", choice, choice, INT32), choice, INT32)
     assert without_repeats(either, lambda e: replace(choice, type=e.type)) == expected
+
+
+def test_names_are_in_the_order_of_the_text() -> None:
+    """Not in that of a set: a lock file must give the same text in another process."""
+    for k in range(20):
+        terms = [Var(f"x{k}_{n}", INT32) for n in range(8)]
+        choices = [Select(Binary(">", x, y, INT32), x, y, INT32) for x, y in pairwise(terms)]
+        e: Expr = Const(0, INT32)
+        for choice in choices:
+            e = Binary("+", e, Binary("*", choice, choice, INT32), INT32)
+        named: list[Expr] = []
+
+        def name(choice: Expr, named: list[Expr] = named) -> Var:
+            named.append(choice)
+            return Var(f"choice{len(named)}", choice.type)
+
+        without_repeats(e, name)
+        assert named == choices
 
 
 def test_a_table_of_stretches_reads_well() -> None:
