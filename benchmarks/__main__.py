@@ -20,11 +20,10 @@ from benchmarks.aligned import aligned
 from benchmarks.cases import CASES, DEFAULT, GROUPS, Case
 from benchmarks.compiled import Missing
 from benchmarks.plot import chart
-from benchmarks.run import ALWAYS, PEERS, PYTHON, Row, Settings, run_case
+from benchmarks.run import ALWAYS, OWN, PEERS, PYTHON, Row, Settings, run_case
 from mdh_core.replacing import replace_file
 from tuning.ceilings import Limits, measure_limits
 
-OWN = ("default", "tuned")
 _SAID = ("wrong", "slow", "declined", "failed")  # what is more than a dash
 
 

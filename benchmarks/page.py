@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cases import CASES
-
-OWN = ("default", "tuned")
+from benchmarks.run import OWN, PEERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def figures(text: str) -> list[Figures]:
 
 
 def page(rows: Sequence[Figures], peers: Sequence[str] = ()) -> str:
-    """A table of milliseconds, and a line of geometric means below it."""
+    """A table of milliseconds, and a line of geometric means below it where there is anything to compare."""
     own = [name for name in OWN if any(name in r.seconds for r in rows)]
     several = len({r.threads for r in rows}) > 1
     heads = ["case", *(["threads"] if several else []), "limit", *peers, "best other", *own]
@@ -71,7 +70,8 @@ def page(rows: Sequence[Figures], peers: Sequence[str] = ()) -> str:
         cells.append(f"{100 * r.limit / mine:.0f} % of {r.of}" if mine else "-")
         lines.append(cells)
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return f"{table}\n\n{_means(rows, own, peers)}"
+    means = _means(rows, own, peers)
+    return f"{table}\n\nGeometric means: {means}." if means else table
 
 
 def _means(rows: Sequence[Figures], own: Sequence[str], peers: Sequence[str]) -> str:
@@ -83,7 +83,7 @@ def _means(rows: Sequence[Figures], own: Sequence[str], peers: Sequence[str]) ->
                 mean = math.exp(sum(map(math.log, gains)) / len(gains))
                 theirs = over or "the best other"
                 said.append(f"{theirs} / {name} {mean:.2f} ({len(gains)}, least {min(gains):.2f})")
-    return f"Geometric means: {', '.join(said)}."
+    return ", ".join(said)
 
 
 def _ms(seconds: float) -> str:
@@ -105,6 +105,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("files", nargs="+", metavar="FILE.json")
     parser.add_argument("--peers", default="", metavar="NAME,...", help="a column for each of these")
     given = parser.parse_args(words)
+    peers = given.peers.split(",") if given.peers else []
+    if unknown := set(peers) - set(PEERS):
+        parser.error(f"unknown peer {', '.join(sorted(unknown))}")
     found: dict[tuple[str, int], Figures] = {}
     for name in given.files:
         try:
@@ -116,7 +119,7 @@ def main(words: Sequence[str] | None = None) -> int:
         parser.error("no figures in these files")
     order = {c.name: k for k, c in enumerate(CASES)}
     rows = sorted(found.values(), key=lambda r: (order.get(r.case, len(order)), r.threads))
-    print(page(rows, [p for p in given.peers.split(",") if p]))
+    print(page(rows, peers))
     return 0
 
 

@@ -41,6 +41,7 @@ PYTHON = {
     "mkl": PythonPeer("mkl"),
 }
 PEERS = ("original", "naive", "naive-fast", "polly", *PYTHON, "default", "tuned")
+OWN = ("default", "tuned")  # mdh-lift's
 ALWAYS = "original"  # the others are compared with it
 
 

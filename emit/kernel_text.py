@@ -319,7 +319,9 @@ class Context:
             if not (plain or (isinstance(n, Var) and n.name in known)) or n.type != INT64:
                 return None
         a = as_affine(e)
-        return None if a is None else affine_text(a, self.at)
+        if a is None or not a.names:  # a constant keeps the suffix that makes it `long`
+            return None
+        return affine_text(a, self.at)
 
     def _leaf(self, e: Expr) -> str:
         match e:

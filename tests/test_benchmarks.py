@@ -357,6 +357,16 @@ def test_a_file_that_cannot_be_written_is_told_first(
     assert "No such file or directory" in capsys.readouterr().err
 
 
+def test_a_page_without_anything_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "figures.json"
+    file.write_text(json.dumps([recorded("adi", {"original": 1.0})]))
+    assert show_page([str(file)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "| adi | 1 | 1000 original | - |"
+    with pytest.raises(SystemExit):
+        show_page([str(file), "--peers", "poly"])
+    assert "unknown peer poly" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("text", ["{", '[{"case": "adi"}]', "3", "[]"])
 def test_a_page_of_something_else(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "other.json"
