@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from certify.obligations import Obligation, prove
 from certify.sets import GaveUp, Point, System, at_least, below, equal, find, missing
@@ -177,9 +177,10 @@ def _one(program: MdhProgram, stage: Stage, known: Known, name: str) -> Iterator
     yield prove(name, POSITIONS, lambda: any_of(_collisions(stage.program, context)))
     yield prove(name, READS, lambda: any_of(_read_elsewhere(stage, context)))
     if isinstance(stage, Nest):
-        yield prove(name, POINTS, lambda: _each_point_once(stage, context))
+        finest = _in_units(stage)
+        yield prove(name, POINTS, lambda: _each_point_once(finest, context))
         if stage.threads[0] < stage.threads[1]:
-            yield prove(name, OWNER, lambda: any_of(_shared_cells(stage, context)))
+            yield prove(name, OWNER, lambda: any_of(_shared_cells(finest, context)))
         if stage.packs:
             yield prove(name, PACKS, lambda: _packs(stage, context))
         if stage.keyed is not None:
@@ -228,6 +229,20 @@ def _index_set(whole: MdhProgram, part: MdhProgram, context: System) -> str | No
         if outside is not None:
             return f"{what}: {shown(outside)}"
     return None
+
+
+def _in_units(nest: Nest) -> Nest:
+    """The nest in which every unit of a dimension that is divided at run time is a part of its own.
+
+    Wherever parts are cut, each is a run of such units, and what two parts share two units do.
+    """
+    loops, gone = list(nest.loops), []
+    for k in range(*nest.threads):
+        if loops[k].dim in nest.divided:
+            unit = next(j for j in range(k + 1, len(loops)) if loops[j].dim == loops[k].dim)
+            loops[k] = replace(loops[k], size=loops[unit].size)
+            gone.append(unit)
+    return replace(nest, loops=tuple(x for k, x in enumerate(loops) if k not in gone))
 
 
 def _each_point_once(nest: Nest, context: System) -> str | None:

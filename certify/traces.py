@@ -16,6 +16,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from types import MappingProxyType
 
 from certify import work
 from certify.terms import Terms, wrapped
@@ -556,20 +557,47 @@ def _run_nest(nest: Nest, known: ProgramRun) -> None:
 
 
 def _trips(
-    nest: Nest, known: ProgramRun, first: int, last: int, at: dict[str, int], numbers: Index
+    nest: Nest,
+    known: ProgramRun,
+    first: int,
+    last: int,
+    at: dict[str, int],
+    numbers: Index,
+    ends: Mapping[int, int] = MappingProxyType({}),
 ) -> Iterator[tuple[dict[str, int], Index]]:
-    """Indices and iteration numbers of loops ``first`` to ``last``, clipped at the sizes."""
+    """Indices and iteration numbers of loops ``first`` to ``last``, clipped at the sizes.
+
+    Parts of dimensions that are divided at run time are cut here and there: ``ends`` says where the part ends
+    that a loop inside of it goes through.
+    """
     if first == last:
         yield at, numbers
         return
     x = nest.loops[first]
-    start, n = at.get(x.dim, 0), 0
-    while (x.count is None or n < x.count) and start + n * x.size < known.sizes.get(x.dim, 0):
+    start, size, n = at.get(x.dim, 0), known.sizes.get(x.dim, 0), 0
+    if nest.threads[0] <= first < nest.threads[1] and x.dim in nest.divided:
+        unit = next(k for k in range(first + 1, len(nest.loops)) if nest.loops[k].dim == x.dim)
+        for n, (begin, end) in enumerate(_cut(size, nest.loops[unit].size, x.size)):
+            known.run.budget.spend()
+            here, inner = {**at, x.dim: begin}, {**ends, unit: end}
+            yield from _trips(nest, known, first + 1, last, here, (*numbers, n), inner)
+        return
+    size = min(size, ends.get(first, size))
+    while (x.count is None or n < x.count) and start + n * x.size < size:
         known.run.budget.spend()
-        yield from _trips(nest, known, first + 1, last, {**at, x.dim: start + n * x.size}, (*numbers, n))
+        here = {**at, x.dim: start + n * x.size}
+        yield from _trips(nest, known, first + 1, last, here, (*numbers, n), ends)
         n += 1
-        if x.size < 1 and n > known.sizes.get(x.dim, 0):
+        if x.size < 1 and n > size:
             raise Fault(f"a loop over {x.dim} does not advance")
+
+
+def _cut(size: int, unit: int, most: int) -> Iterator[tuple[int, int]]:
+    """Parts of one unit and of as many as there may be, in turn."""
+    begin, length = 0, unit
+    while begin < size:
+        yield begin, begin + length
+        begin, length = begin + length, unit + most - length
 
 
 def _every_position(known: ProgramRun) -> Iterator[dict[str, int]]:

@@ -60,6 +60,7 @@ class CellsText:
         self.slots: list[tuple[str, str, int, int | None]] = []  # reduced loops on threads
         self.parts: list[str] = []  # temporaries of unfinished cells, one per component
         self.spans: dict[Loop, tuple[str, str]] = {}  # texts of a loop's first index and of its end
+        self.ends: dict[Loop, str] = {}  # of loops in parts that are cut at run time: where these end
         self.flags = ""  # temporary that says which parts have a contribution
 
     @property
@@ -394,9 +395,11 @@ class CellsText:
         lines: list[str] = []
         ends = self.domain.ends(loop, inner, rows, at)
         reach = None if loop.count is None else loop.count * loop.size
-        if reach is not None:
+        if loop in self.ends:
+            ends.insert(0, self.ends[loop])
+        elif reach is not None:
             ends.insert(0, f"{start} + {reach}" if start != "0" else str(reach))
-        if reach is None or not self.whole(loop, reach):
+        if loop not in self.ends and (reach is None or not self.whole(loop, reach)):
             ends.insert(0, n)
         end = self._least(f"{variable}_end", ends, lines)
         self.spans[loop] = start, end

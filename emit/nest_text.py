@@ -28,13 +28,14 @@ from contextlib import ExitStack
 from emit.ahead_text import write_ahead
 from emit.c_text import c_type
 from emit.cells_text import for_head
+from emit.divided_text import Divided
 from emit.joined_text import joins_rows, may_join, write_joined
 from emit.kernel_text import Context, Lines
 from emit.packs_text import PacksText
 from emit.tile_text import Tile
 from emit.vector_printer import Vectors
 from lowering.loops import Loop, loop_range, size_name
-from lowering.lower import Nest
+from lowering.lower import Nest, unit_of
 from lowering.machine import LINE
 from mdh_core.expr import straight_line
 from mdh_core.lanes import scalar_calls
@@ -238,7 +239,7 @@ class NestText(PacksText):
     def _moved_row(
         self, inner: tuple[Loop, ...], vectors: Vectors | None, variable: str, bounds: tuple[str, str]
     ) -> None:
-        """Whole tiles, the last one moved back; a clipped one where the row is shorter than a tile.
+        """Whole tiles, the last one moved back; one by one where the row is shorter than a tile.
 
         As ``_row_and_rest``, with the code of a whole tile once.
         """
@@ -251,6 +252,15 @@ class NestText(PacksText):
                 out.add(f"const long {at} = {variable} + {size} <= {end} ? {variable} : {end} - {size};")
                 self.context.at[loop.dim] = at
                 self._version(inner, full=True, vectors=vectors)
+            single = tuple(x for x in inner if x.dim != loop.dim)
+            vectors = self._vectors(single) if inner[-1].dim != loop.dim else None
+            if vectors is not None:
+                out.middle("} else {")
+                one = self._variable(loop)
+                with out.block(f"for (long {one} = {start}; {one} < {end}; {one}++)"):
+                    self.context.at[loop.dim] = one
+                    self._version(single, full=True, vectors=vectors)
+                return
             out.middle(f"}} else if ({start} < {end}) {{")
             self.context.at[loop.dim] = start
             self._version(inner, full=False, vectors=None)
@@ -355,13 +365,21 @@ class NestText(PacksText):
         if vectors is None or whole == "0":
             self._clipped_where_it_was(inner)
             return
+        padded = self._is_padded(vectors.dim)
+        exists = self._whole_condition([x for x in tiled if x.dim != vectors.dim]) if padded else whole
         with self.out.block(f"if ({self._conjunction(own, whole)})"):
             self._version(inner, full=True, vectors=vectors)
-            self.out.middle(f"}} else if ({whole}) {{" if whole else "} else {")
+            self.out.middle(f"}} else if ({exists}) {{" if exists else "} else {")
             Tile(self, inner, True, vectors, guard=[]).write()
-            if whole:
+            if exists:
                 self.out.middle("} else {")
                 self._clipped_where_it_was(inner)
+
+    def _is_padded(self, dim: str) -> bool:
+        """Whether all operands of a tile exist where a dimension is shorter than it: zeros of copies."""
+        used = [a for a in self.program.inp.accesses if any(x.coefficient(dim) for x in a.index)]
+        strips = {b: self.context.place(b).strip for b in self.padded}
+        return dim in self.moved and all((s := strips.get(a.buffer)) and s.dim == dim for a in used)
 
     def _clipped_where_it_was(self, inner: tuple[Loop, ...]) -> None:
         before = dict(self.context.at)
@@ -373,9 +391,22 @@ class NestText(PacksText):
         """Loops whose iterations are shared; none of their bounds depends on another of them."""
         first, last = self.nest.threads
         bound = self.nest.loops[first:last]
-        heads, trips, variables, saved = [], [], {}, dict(self.context.at)
+        heads: list[str] = []
+        trips: list[str] = []
+        cut: list[str] = []  # lines that say where parts begin and end
+        variables, saved = {}, dict(self.context.at)
         for k, loop in enumerate(bound, first):
             variables[loop.dim] = variable = self._variable(loop)
+            if loop.dim in self.nest.divided:
+                unit = unit_of(self.nest, loop.dim)
+                assert unit is not None
+                divided = Divided(loop, unit, self.context, trips)
+                self.out.add(*divided.count())
+                cut += divided.part(variable)
+                self.ends[unit] = divided.end
+                heads.append(divided.head)
+                trips.append(divided.parts)
+                continue
             others = [x for j, x in enumerate(self.nest.loops[first:], first) if j != k]
             lines, start, end = self.bounds(loop, variable, others, self.outer_rows)
             self.out.add(*lines)
@@ -392,6 +423,7 @@ class NestText(PacksText):
                 self.out.indent += 1
                 stack.callback(self._dedent)
             with self.out.block(heads[-1]):
+                self.out.add(*cut)
                 tied = [r for r in self.outer_rows if len(r.names & variables.keys()) > 1]
                 if empty := self.domain.nowhere(tied, self.nest.loops[last:], self.context.at):
                     self.out.add(f"if ({empty}) continue;")

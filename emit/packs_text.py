@@ -42,6 +42,7 @@ class PacksText(VectorsText):
 
     packed_from     the first index of a dimension that the copies hold
     copied_values   what the copies hold where it is not the element itself (see ``lowering.copied``)
+    padded          inputs whose copies have zeros where a dimension is shorter than a strip
     parallel        whether the loops of threads are run by several: known sizes may be too little work
     """
 
@@ -49,6 +50,7 @@ class PacksText(VectorsText):
         super().__init__(nest, context, out)
         self.packed_from: dict[str, str] = {}
         self.parallel = False
+        self.padded: set[str] = set()
         copied = [pack.buffer for pack in nest.packs if pack.at <= self.scope]  # no others are made
         self.copied_values = {b: copied_value(nest.program, b) for b in copied}
         self.program = with_copied_values(nest.program, copied)
@@ -101,7 +103,11 @@ class PacksText(VectorsText):
     def _copy_strips(
         self, pack: Pack, target: Place, lengths: list[str], at: dict[str, str], loops: ExitStack
     ) -> Place:
-        """Strip by strip; the last one lies where its tile will (see ``NestText._move``)."""
+        """Strip by strip; the last one lies where its tile will (see ``NestText._move``).
+
+        Where there is less than one strip, zeros follow: the tile is computed as a whole, with cells that are
+        not stored.
+        """
         assert pack.strip is not None
         t, width = pack.strip
         names, out, d = self.context.names, self.out, self.nest.loops[-1].dim
@@ -134,7 +140,12 @@ class PacksText(VectorsText):
             with out.block(f"if ({length} == {width})"):
                 copy(str(width))
                 out.middle("} else {")
-                copy(length)
+                if moved:
+                    ends = [*lengths[:t], str(width), *lengths[t + 1 :]]
+                    self._copy_cells(pack, here, ends, at, {c: (s, "0")}, f"{c} < {length}")
+                    self.padded.add(pack.buffer)
+                else:
+                    copy(length)
         return replace(target, strip=Strip(t, d, first, pitch))
 
     def _copy_cells(
@@ -144,8 +155,12 @@ class PacksText(VectorsText):
         ends: list[str],
         at: dict[str, str],
         tiles: dict[str, tuple[str, str]] | None = None,
+        exists: str = "",
     ) -> None:
-        """Loops over the cells of a box; ``at``: per variable of the copy the index in the buffer."""
+        """Loops over the cells of a box; ``at``: per variable of the copy the index in the buffer.
+
+        ``exists``: under which condition there is an element to copy, else 0.
+        """
         names, program, variables = self.context.names, self.program, list(at)
         index = tuple(Affine.of(v) for v in variables)
         copy = Context(program, names, {v: v for v in variables}, tiles=tiles or {})
@@ -160,6 +175,7 @@ class PacksText(VectorsText):
             for position in pack.layout:
                 v = variables[position]
                 loops.enter_context(self.out.block(f"for (long {v} = 0; {v} < {ends[position]}; {v}++)"))
+            text = f"{exists} ? {text} : 0" if exists else text
             self.out.add(f"{copy.subscript(pack.buffer, index)} = {text};")
 
     def _box(self, accesses: list[Access], d: int, inner: tuple[Loop, ...]) -> tuple[str, str]:
@@ -180,12 +196,13 @@ class PacksText(VectorsText):
                 continue
             n, start = size_name(name), self.context.at[name]
             left = n if start == "0" else f"{n} - {start}"
-            if known is not None and known % span == 0 and self.ordered(name):
+            end = next((self.ends[x] for x in inner if x.dim == name and x in self.ends), None)
+            if end is None and known is not None and known % span == 0 and self.ordered(name):
                 fixed += abs(c) * (span - 1)
                 if c < 0:
                     shift.append(f" - {abs(c) * (span - 1)}")
                 continue
-            clipped = f"({left} < {span} ? {left} : {span})"
+            clipped = f"({end} - {start})" if end else f"({left} < {span} ? {left} : {span})"
             fixed -= abs(c)
             length.append(clipped if abs(c) == 1 else f"{abs(c)}*{clipped}")
             if c < 0:

@@ -28,7 +28,7 @@ from lowering.held import beside, held
 from lowering.machine import LINE, Machine
 from lowering.packs import PRIVATE_BYTES
 from lowering.parameters import input_buffers
-from lowering.point import Point, dims_around, round_up, tile_of
+from lowering.point import Point, blocks_of, dims_around, round_up, tile_of
 from lowering.traffic import in_one_way
 from mdh_core.expr import Affine, Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.lanes import LANES, lane_function
@@ -89,7 +89,7 @@ def arithmetic(f: Facts, machine: Machine, point: Point) -> Arithmetic:
     v = vector_length(f, machine)
     vector, lanes = str(point.get("vector", "-")), int(point.get("lanes", 1))
     vectors = max(1, lanes // v)
-    packs = packed_elements(f, point)
+    packs = packed_elements(f, point, machine.cores)
     copied = 0.0
     for b, pack in packs.items():
         if pack is not None:
@@ -234,14 +234,18 @@ def _whole_share(f: Facts, point: Point) -> float:
     return f.shares(tile)[1]
 
 
-def packed_elements(f: Facts, point: Point) -> dict[str, float | None]:
-    """Per input the elements that are copied in all; None where it is not packed (or does not fit)."""
+def packed_elements(f: Facts, point: Point, cores: int = 1) -> dict[str, float | None]:
+    """Per input the elements that are copied in all; None where it is not packed (or does not fit).
+
+    ``cores``: threads of which each copies for its own parts.
+    """
     copied = [b for b in input_buffers(f.program) if point.get(f"pack_{b}", "no") != "no"]
     fits = sum(box_bytes(f, point, b) for b in copied) <= PRIVATE_BYTES
-    return {b: _copied(f, point, b) if fits and b in copied else None for b in input_buffers(f.program)}
+    copies = {b: _copied(f, point, b, cores) for b in copied if fits}
+    return {b: copies.get(b) for b in input_buffers(f.program)}
 
 
-def _copied(f: Facts, point: Point, buffer: str) -> float | None:
+def _copied(f: Facts, point: Point, buffer: str, cores: int) -> float | None:
     """Elements of a packed input that are copied in all; None where its copy has no constant extent."""
     used = read_dims(f, buffer)
     if _unblocked_run_time(f, point, used):
@@ -253,7 +257,7 @@ def _copied(f: Facts, point: Point, buffer: str) -> float | None:
             elements *= n
         elif d in f.cc:
             tile = tile_of(point, d)
-            block = min(max(int(point.get(f"block_{d}", 1)), tile), max(n, 1))
+            block = min(blocks_of(f, point, d, cores)[1], max(n, 1))
             elements *= -(-n // max(1, tile if d in around else block))
     return elements
 
@@ -280,10 +284,10 @@ def _balance(f: Facts, machine: Machine, point: Point) -> float:
     """Cores that work on average."""
     count = 1
     for d in str(point.get("threads", "")).split(","):
-        if d in f.sizes:
-            block = int(point.get(f"block_{d}", 0)) or 1
-            if d in f.ps:
-                block = 4096
+        if d in f.cc:
+            count *= blocks_of(f, point, d, machine.cores)[0]
+        elif d in f.sizes:
+            block = 4096 if d in f.ps else int(point.get(f"block_{d}", 0)) or 1
             count *= max(1, -(-f.sizes[d] // block))
     rounds: float = -(-count // machine.cores)
     if count > 1 and is_long(f):

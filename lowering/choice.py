@@ -31,6 +31,7 @@ from lowering.facts import (
     read_dims,
     row_counts,
     row_dims,
+    shares_rows,
     strides,
     thread_choices,
     vector_candidates,
@@ -42,7 +43,7 @@ from lowering.joined import joined_rows
 from lowering.keyed import CELLS, keyed
 from lowering.machine import Machine
 from lowering.parameters import input_buffers, output_buffers, why_not_legal
-from lowering.point import Point, configuration_of, round_up, tile_of, tile_order
+from lowering.point import Point, configuration_of, is_divided, round_up, tile_of, tile_order
 from mdh_core.expr import straight_line
 from mdh_core.ir import MdhProgram
 from mdh_core.lanes import lane_function, scalar_calls
@@ -126,11 +127,14 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
 
 
 def _widest(f: Facts, seed: _Seed) -> tuple[int, ...]:
-    """Blocks of the vector dimension: long ones where what is read along it is read where it is."""
+    """Blocks of the vector dimension: long ones where what is read along it is read where it is.
+
+    The longest first: the model sees no more than the sizes to tune for, those at run time may be longer.
+    """
     copied = any(seed.vector in read_dims(f, b) for b, choice in seed.packed if choice != "no")
     if not f.pw or copied:
         return (512,)
-    return tuple(n for n in (512, 2048, 4096) if n == 512 or n // 4 < f.sizes.get(seed.vector, 0))
+    return tuple(n for n in (4096, 2048, 512) if n == 512 or n // 4 < f.sizes.get(seed.vector, 0))
 
 
 def _parts(f: Facts, threads: str) -> tuple[int, ...]:
@@ -181,7 +185,7 @@ def _shapes(f: Facts, machine: Machine) -> Iterator[Shape]:
 
 def _row_shapes(f: Facts, vector: str) -> Iterator[Rows]:
     """Rows in one dimension or in two, whose operands are then shared in both."""
-    dims = [d for d in reversed(row_dims(f)) if d != vector]
+    dims = [d for d in reversed(row_dims(f)) if d != vector and (vector in f.pw or shares_rows(f, d))]
     yield ()
     if vector in f.pw and is_screened(f.program):
         return  # row by row
@@ -240,11 +244,14 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
         n, tile = f.sizes[d], tile_of(point, d)
         if d in shared:
             per_core = -(-n // machine.cores) if len(shared) == 1 or d == shared[0] else n
-            target = min(per_core, (widest if d == vector else 512) if f.pw else max(64, per_core))
+            longest_part = (widest if d == vector else 512) if f.pw else max(64, per_core)
+            target = min(per_core, longest_part)
             if _is_uneven(f):
                 target = max(1, per_core // seed.parts)
             pieces = max(1, round(per_core / max(target, 1)))
             block = round_up(-(-per_core // pieces), tile) if per_core >= tile else tile
+            if is_divided(f, d):  # threads get equal parts, no longer than that
+                block = longest_part // tile * tile if f.pw else round_up(longest_part, tile)
             point[f"block_{d}"] = max(tile, block)
         else:
             row = widest if d == vector else 512 if f.pw else longest

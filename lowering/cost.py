@@ -16,7 +16,7 @@ from lowering.facts import Facts, facts, once, store_strides, strides, vector_le
 from lowering.histogram import OneHot, one_hot
 from lowering.machine import LINE, Machine
 from lowering.parameters import output_buffers
-from lowering.point import Point, Value, dims_around, own_values, tile_of, tile_order
+from lowering.point import Point, Value, blocks_of, dims_around, own_values, tile_of, tile_order
 from lowering.traffic import Moved, aliased, bytes_of, footprint, moved, uses
 from mdh_core.ir import MdhProgram
 
@@ -24,12 +24,14 @@ _NEAR_RUN, _FAR_RUN = 1e-9, 1e-8  # seconds per run of neighbours that comes int
 _MEMORY_RUN = 1e-7  # the same for a run that comes from memory: a page to open, and to look up
 _BESIDE = 0.25  # of the other times is not hidden behind the longest
 _PIECE = 4e-9  # seconds per run of neighbours that a tile's results are in memory
+_LAST = 5e-10  # seconds per element of a row that is not in one of its vectors
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
 _APART = 4  # neighbouring lines with which it is harmless that rows are at one place of their pages
 _FEW_ROWS, _ROW = 12, 1e-10  # seconds for each row of more that a tile walks through; measured on products
 _HALVED = 1.2  # what is written past the caches costs where two lines are at one place; measured, AVX2
 _FOLLOWED, _STREAM = 16, 0.015  # rows that maps go through at once; of memory's time for each more, AVX2
 _FETCHED = 0.87  # what is left of memory's time where rows of maps are fetched ahead; measured on stencils
+_PLACES = {1: 1.12, 2: 1.03}  # memory's time where a thread reads at so few places at once; measured on sums
 _FEW_STEPS = 600  # points of reduced dimensions up to which constants for the sizes pay
 
 
@@ -76,6 +78,8 @@ def cost(f: Facts, machine: Machine, point: Point) -> float:
         memory += whole_arrays[1] * _MEMORY_RUN
     if point.get("ahead"):
         memory *= _FETCHED
+    if f.pw and _footprint(f) > machine.last:
+        memory *= _PLACES.get(round(_rows_at_once(f, point)), 1.0)
     if any(alike(f, machine, b, point) > 1 for b in past_caches(f, point)):
         memory *= _HALVED
     strided = 0.0
@@ -101,8 +105,8 @@ def cost(f: Facts, machine: Machine, point: Point) -> float:
         copied += visits * (live if works else rows) * _VISIT
         if vector in f.cc and _footprint(f) > machine.last:
             copied += visits * _pieces(f, machine, point) * _PIECE
-        if works and vector in f.pw:  # the lanes of every cell are combined
-            copied += visits * rows * v * 1e-9
+        if works and vector in f.pw:  # the lanes of every cell are combined, and what is no vector comes last
+            copied += visits * rows * (v * 1e-9 + f.sizes[vector] % lanes * _LAST)
         if works and vector in f.cc and _is_apart(f, vector):  # results are written lane by lane
             copied += visits * rows * lanes * 1e-9
         if f.cc:
@@ -198,9 +202,13 @@ def _moved(
 
 
 def _rows_at_once(f: Facts, point: Point) -> float:
-    """Rows that a tile goes through at once, read or written, but for those that are past the caches."""
+    """Rows that a tile goes through at once, read or written, but for those that are past the caches.
+
+    Results of reductions are not gone through.
+    """
     tile, past = {d: float(tile_of(point, d)) for d in f.cc}, past_caches(f, point)
-    return sum(footprint(use, tile, False).rows for b, use in uses(f).items() if b not in past)
+    followed = [use for b, use in uses(f).items() if b not in past and not (f.pw and use.written)]
+    return sum(footprint(use, tile, False).rows for use in followed)
 
 
 def _rows_walked(f: Facts, point: Point, packs: Mapping[str, float | None]) -> float:
@@ -241,12 +249,12 @@ def _levels(f: Facts, machine: Machine, point: Point) -> tuple[list[tuple[str, f
     first = len(levels)
     for d in reversed(tile_order(f, int(point.get("order", 0)))):
         n, tile = max(f.sizes[d], 1), tile_of(point, d)
-        block = min(max(int(point.get(f"block_{d}", 1)), tile), max(n, tile))
+        block = min(blocks_of(f, point, d, machine.cores)[1], max(n, tile))
         levels.append((d, max(1.0, block / tile)))
     panels = list(range(first, len(levels)))
     for d in reversed(f.cc):
-        n = max(f.sizes[d], 1)
-        outer.append((d, max(1.0, n / max(int(point.get(f"block_{d}", 1)), tile_of(point, d)))))
+        parts, block = blocks_of(f, point, d, machine.cores)
+        outer.append((d, max(1.0, float(parts) if d in shared else f.sizes[d] / block)))
     outer.sort(key=lambda x: x[0] in shared)
     cores = float(machine.cores)
     for k in reversed(range(len(outer))):

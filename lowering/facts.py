@@ -397,19 +397,23 @@ def follows_rows(f: Facts, machine: Machine) -> bool:
 
 @once
 def row_dims(f: Facts) -> tuple[str, ...]:
-    """cc dimensions that an access or two ignore: rows of a register tile reuse what they share."""
+    """cc dimensions with rows of a register tile: what they share is used again.
+
+    Rows that are reduced along themselves may share nothing: they are read side by side.
+    """
     if not f.pw and len(f.program.inp.accesses) < 2:
         return ()
-    shared = []
-    for d in f.cc:
-        if f.sizes[d] < 2:
-            continue
-        ignores = any(not any(x.coefficient(d) for x in a.index) for a in f.program.inp.accesses)
-        overlaps = any(len(x.terms) > 1 and x.coefficient(d) for a in f.program.inp.accesses for x in a.index)
-        offsets = len({a.buffer for a in f.program.inp.accesses}) < len(f.program.inp.accesses)
-        if ignores or overlaps or offsets:
-            shared.append(d)
-    return tuple(shared[-3:])
+    along = any(d in f.pw for d in vector_candidates(f)) and not is_screened(f.program)
+    return tuple(d for d in f.cc if f.sizes[d] >= 2 and (along or shares_rows(f, d)))[-3:]
+
+
+@once
+def shares_rows(f: Facts, d: str) -> bool:
+    """Whether neighbours in ``d`` read some of the same: an access ignores it, or several overlap."""
+    accesses = f.program.inp.accesses
+    ignores = any(not any(x.coefficient(d) for x in a.index) for a in accesses)
+    overlaps = any(len(x.terms) > 1 and x.coefficient(d) for a in accesses for x in a.index)
+    return ignores or overlaps or len({a.buffer for a in accesses}) < len(accesses)
 
 
 def row_counts(f: Facts, d: str) -> tuple[int, ...]:

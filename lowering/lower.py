@@ -35,6 +35,7 @@ from lowering.loops import Loop
 from lowering.machine import Machine
 from lowering.packs import Pack, packs_of
 from lowering.parameters import Configuration, columns_of, output_buffers, reassociates
+from lowering.parts import constant_part, has_even_work
 from lowering.phases import Phase, staged
 from mdh_core.combine import linear_operator
 from mdh_core.expr import Load, Result, ScalarType, walk
@@ -61,6 +62,7 @@ class Nest:
     fetched     outputs whose cells join a tile's results at its end, and which tile fetches them
     keyed       instead of the loops a table of sums by value, where it pays at run time
     ahead       bytes ahead at which a map's rows are fetched; 0: they are not
+    divided     dimensions whose thread loop has as many parts for every thread, see ``lowering.parts``
     results     "direct": a cell is finished inside the local tile
                 "in place": unfinished cells are kept in the output buffer between visits
                 "parts": unfinished cells are kept in temporaries, one set per part that threads combine
@@ -78,6 +80,7 @@ class Nest:
     keyed: Keyed | None = None
     ahead: int = 0
     joined: tuple[str, ...] = ()
+    divided: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,15 +229,17 @@ def _nest(program: MdhProgram, phase: Phase, c: Configuration, machine: Machine)
     order = [(layer, d) for layer, d in phase.order if d in names]
     depth = 1 + max((layer for layer, _ in order), default=0)
     asked = {n for row in program.hom.domain for n in row.names}  # some loop of these obeys the domain
+    even = machine.cores > 1 and has_even_work(program)
     loops = []
     for layer, d in order:
         count = None if layer == 0 else phase.parts[layer, d]
         size = math.prod(phase.parts[k, d] for k in range(layer + 1, depth))
         known = program.dim(d).size.constant
         fits = layer == 0 and known is not None and known <= size and (size > 1 or d not in asked)
-        if count == 1 or fits:
-            continue  # one part, or none
         role = phase.roles[layer, d]
+        shared = even and role == "threads" and _has_units(phase, layer, d, known, depth)
+        if count == 1 or (fits and not shared):
+            continue  # one part, or none
         if layer == 0 and role in ("unrolled", "lanes"):
             role = "sequential"  # its trip count is known at run time only
         loops.append(Loop(d, layer, size, count, role))
@@ -247,6 +252,8 @@ def _nest(program: MdhProgram, phase: Phase, c: Configuration, machine: Machine)
         for k, loop in enumerate(loops)
     ]
     accumulate = _accumulate_from(program, loops, threads[1], c)
+    whole = _in_equal_parts(Nest(program, tuple(loops), threads, tile, accumulate, (), ""), machine.cores)
+    loops, threads, tile, accumulate = list(whole.loops), whole.threads, whole.tile, whole.accumulate
     scope = tile if program.hom.function is None else accumulate
     packs = packs_of(program, loops, threads, scope, c, machine)
     nest = Nest(program, tuple(loops), threads, tile, accumulate, packs, "direct")
@@ -255,8 +262,68 @@ def _nest(program: MdhProgram, phase: Phase, c: Configuration, machine: Machine)
     past = _written_past(program, c)
     joined = tuple(b for b in c.joined if joined_rows(program, b) and b not in read_buffers(program))
     return replace(
-        nest, past_caches=past, fetched=c.fetched, keyed=by_value, ahead=c.ahead, joined=joined
+        nest,
+        past_caches=past,
+        fetched=c.fetched,
+        keyed=by_value,
+        ahead=c.ahead,
+        joined=joined,
+        divided=whole.divided,
     )
+
+
+def _has_units(phase: Phase, layer: int, d: str, size: int | None, depth: int) -> bool:
+    """Whether threads that share a part as large as a dimension may get less than all of it."""
+    if size is None:
+        return True
+    inner = next((k for k in range(layer + 1, depth) if phase.parts[k, d] > 1), depth)
+    return size > math.prod(phase.parts[k, d] for k in range(inner + 1, depth))
+
+
+def _in_equal_parts(nest: Nest, cores: int) -> Nest:
+    """The nest with equal parts for threads where sizes are constants, and which dimensions are divided.
+
+    A thread loop that has one part all the same is left out.
+    """
+    loops, divided, gone, others = list(nest.loops), [], [], 1
+    if not has_even_work(nest.program):
+        return nest
+    concatenated = {d.name for d in nest.program.hom.dims_of("cc")}
+    for k in range(*nest.threads):
+        part, unit = loops[k], unit_of(nest, loops[k].dim)
+        n = nest.program.dim(part.dim).size.constant
+        if part.dim in concatenated and unit is not None and unit.count is not None:
+            units = 0 if n is None else -(-n // unit.size)
+            each = constant_part(units, unit.count, others, cores) if units else None
+            if each is None:
+                divided.append(part.dim)
+            else:
+                loops[loops.index(unit)] = replace(unit, count=each)
+                loops[k] = part = replace(part, size=each * unit.size)
+        if n is not None and n <= part.size and part.dim in concatenated and part.dim not in divided:
+            gone.append(k)
+        others *= 1 if n is None else max(1, -(-n // part.size))
+    first, last = nest.threads
+    return replace(
+        nest,
+        loops=tuple(x for k, x in enumerate(loops) if k not in gone),
+        threads=(first, last - len(gone)) if last - len(gone) > first else (0, 0),
+        tile=nest.tile - len(gone),
+        accumulate=nest.accumulate - len(gone),
+        divided=tuple(divided),
+    )
+
+
+def unit_of(nest: Nest, dim: str) -> Loop | None:
+    """The loop whose parts make up those of the thread loop over ``dim``; None: these cannot be cut."""
+    own = [k for k, x in enumerate(nest.loops) if x.dim == dim]
+    first, scope = nest.threads[0], min(nest.tile, nest.accumulate)
+    if len(own) < 2 or not first <= own[0] < nest.threads[1] or own[1] >= scope:
+        return None
+    part, unit = nest.loops[own[0]], nest.loops[own[1]]
+    if part.count is not None or unit.count is None or unit.count * unit.size != part.size:
+        return None
+    return unit
 
 
 def _written_past(program: MdhProgram, c: Configuration) -> tuple[str, ...]:

@@ -9,7 +9,8 @@ in; everything else is a choice.
     lanes         elements of that dimension computed together (a multiple of the vector length)
     rows_<d>      elements of a further cc dimension in the register tile
     unroll_<d>    elements of a reduced dimension written out
-    block_<d>     elements of a block; 0 for a reduced dimension that is not blocked
+    block_<d>     elements of a block; 0 for a reduced dimension that is not blocked; at most so many where
+                  threads share a concatenated one: they get equal parts (``lowering.parts``)
     order         number of the order of the tile loops
     pack_<b>      whether an input is copied, and how much at once: "no"; what a "block" reads; what a "row"
                   of tiles reads, along the last of its dimensions in the order of the tile loops; or what
@@ -42,6 +43,7 @@ from lowering.parameters import (
     make,
     output_buffers,
 )
+from lowering.parts import constant_part, equal_parts, has_even_work
 from mdh_core.ir import Access, MdhProgram
 
 Value = int | str
@@ -82,6 +84,39 @@ def round_up(n: int, unit: int) -> int:
 def tile_of(point: Point, d: str) -> int:
     """Elements of a cc dimension in the register tile."""
     return int(point["lanes"] if d == point.get("vector") else point.get(f"rows_{d}", 1))
+
+
+@once
+def _has_even_work(f: Facts) -> bool:
+    return has_even_work(f.program)
+
+
+def blocks_of(f: Facts, point: Point, d: str, cores: int) -> tuple[int, int]:
+    """How many blocks of a cc dimension there are at the sizes to tune for, and elements of the largest.
+
+    Equal ones where threads share the dimension (``lowering.parts``).
+    """
+    tile, n = tile_of(point, d), max(1, f.sizes[d])
+    units, most = -(-n // tile), max(1, int(point.get(f"block_{d}", 1)) // tile)
+    shared = str(point.get("threads", "")).split(",")
+    if d not in shared or not _has_even_work(f):
+        largest = min(max(int(point.get(f"block_{d}", 1)), tile), units * tile)
+        return -(-n // largest), largest
+    others = 1  # of those before
+    for x in f.cc[: f.cc.index(d)]:
+        others *= blocks_of(f, point, x, cores)[0] if x in shared else 1
+    constant = f.program.dim(d).size.constant is not None
+    each = constant_part(units, most, others, cores) if constant else None
+    if each is not None:
+        return -(-units // each), each * tile
+    parts = equal_parts(units, most, others, cores)
+    return parts, -(-units // parts) * tile
+
+
+@once
+def is_divided(f: Facts, d: str) -> bool:
+    """Whether a block is the most that threads get at once of a dimension whose size is not known yet."""
+    return d in f.cc and f.program.dim(d).size.constant is None and _has_even_work(f)
 
 
 def configuration_of(f: Facts, machine: Machine, point: Point) -> Configuration:

@@ -25,7 +25,7 @@ from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_tiles
 from lowering.machine import Machine
 from lowering.outer_loop import Run, bytes_saved, in_one_loop, runs_of, usual_width
 from lowering.parameters import Configuration, to_json
-from lowering.point import Point, configuration_at, own_values, round_up, tile_of
+from lowering.point import Point, configuration_at, is_divided, own_values, round_up, tile_of
 from lowering.right_looking import right_looking
 from lowering.rows_apart import rows_apart
 from lowering.skewed import skewed
@@ -293,10 +293,15 @@ class Plan:
         return tuple(bool(point.get(f"{_REGION}{k}", 0)) for k, _ in enumerate(loops))
 
     def _make_finer(self, k: int, own: Point) -> None:
-        """Smaller blocks for threads where sizes change in host loops: enough in every iteration."""
+        """Smaller blocks for threads where sizes change in host loops: enough in every iteration.
+
+        Where parts are cut at run time, there are.
+        """
         program, changing = self.programs[k], {x.iterator for x in self._loops_around(k)}
         for d in str(own.get("threads", "")).split(","):
-            if d and program.op(d).kind == "cc" and program.dim(d).size.span.names & changing:
+            if not d or program.op(d).kind != "cc" or is_divided(facts(program, self.sizes[k]), d):
+                continue
+            if program.dim(d).size.span.names & changing:
                 tile = tile_of(own, d)
                 own[f"block_{d}"] = max(tile, round_up(int(own[f"block_{d}"]) // _FINER, tile))
 

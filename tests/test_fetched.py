@@ -92,7 +92,7 @@ def test_cells_of_a_later_tile() -> None:
     assert "const long j_next = j_2 + 16 < j_2_end ? j_2 + 16 : j_1;" in inner
     assert "const long i_next = j_next > j_2 ? i_2 : i_2 + 3;" in inner
     assert FETCHED + "(i_next + i_r" in inner and " + j_next + j_v" in inner
-    assert "const long i_next = i_2 + 3 < i_2_end ? i_2 + 3 : i_1;" in around
+    assert "const long i_next = i_2 + 3 < i_part_end ? i_2 + 3 : i_1;" in around
     assert "const long j_next = i_next > i_2 ? j_2 : j_2 + 32;" in around  # the next block
     assert around.count(FETCHED) == inner.count(FETCHED) == own.count(FETCHED)
 

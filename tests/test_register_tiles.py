@@ -251,7 +251,7 @@ def test_copies_too_large_for_a_stack_are_on_the_heap() -> None:
         assert packs["B"].heap == heap == (packs["B"].cells * 4 > SERVER.stack)
         (c,) = configuration_at((p,), SERVER, (PRODUCT,), point)
         text = emit_openmp(KernelRequest("k", "k", (p,), (c,), SERVER)).text
-        assert ("MDH_THREADS" in text) == heap
+        assert ("L*MDH_THREADS" in text) == heap
     p, point = _product(48 * 64)  # more than any thread may have
     assert "B" not in {pack.buffer for pack in _nest(p, point).packs if pack.extents[1] > 48}
 

@@ -1,0 +1,176 @@
+"""Parts of a dimension whose size is known at run time only: equal for all threads, see ``lowering.parts``."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from certify.traces import _cut
+from emit.render import emit_openmp
+from emit.request import KernelRequest
+from lowering.arithmetic import arithmetic
+from lowering.facts import facts
+from lowering.lower import Nest, lower
+from lowering.machine import GENERIC
+from lowering.parts import MANY, equal_parts, has_even_work
+from lowering.point import Point, blocks_of, configuration_at
+from mdh_core.interpreter import run
+from tests.catalogue import CATALOGUE, EVERYTHING
+from tests.emitted import Case, check, with_constant_sizes, with_extents
+from tests.strategies import buffers_for, copy_of
+
+TWO = replace(GENERIC, cores=2)
+PRODUCT: Point = {
+    "vector": "j", "lanes": 8, "rows_i": 2, "block_i": 6, "block_j": 24, "block_k": 5, "pack_B": "block",
+}  # fmt: skip
+POINTS: dict[str, tuple[str, Point]] = {
+    "rows": ("matmul", {**PRODUCT, "threads": "i", "pack_A": "panel"}),
+    "columns": ("matmul", {**PRODUCT, "threads": "j", "pack_A": "row"}),
+    "both": ("matmul", {**PRODUCT, "threads": "i,j", "pack_A": "block"}),
+    "no copies": ("matmul", {**PRODUCT, "threads": "i,j", "pack_B": "no", "block_k": 0}),
+    "map": ("jacobi2d", {"threads": "i", "vector": "j", "lanes": 8, "rows_i": 3, "block_i": 12, "block_j": 16}),
+    "both of a map": ("jacobi2d", {"threads": "i,j", "vector": "j", "lanes": 8, "block_i": 4, "block_j": 16}),
+}
+
+
+def _shares(units: int, parts: int, threads: int) -> list[int]:
+    """Units of each thread where parts that follow each other go to one thread (``schedule(static)``)."""
+    begins = [units * k // parts for k in range(parts + 1)]
+    few, more = divmod(parts, threads)
+    ends = list(itertools.accumulate(few + (t < more) for t in range(threads)))
+    return [begins[b] - begins[a] for a, b in zip([0, *ends], ends, strict=False)]
+
+
+def test_threads_get_the_same_to_within_a_unit() -> None:
+    for units, most, threads in itertools.product(range(1, 90), range(1, 9), range(1, 8)):
+        parts = equal_parts(units, most, 1, threads)
+        assert -(-units // parts) <= most
+        shares = _shares(units, parts, threads)
+        assert sum(shares) == units
+        if -(-units // most) < MANY * threads:
+            assert max(shares) - min(shares) <= 1
+        else:  # one part of many more
+            assert max(shares) <= (1 + 1 / MANY) * units / threads + most + 1
+
+
+def test_parts_of_two_dimensions_are_a_multiple_of_the_threads() -> None:
+    for units, most, others, threads in itertools.product(range(1, 40), range(1, 6), range(1, 5), range(1, 7)):
+        parts = equal_parts(units, most, others, threads)
+        assert -(-units // most) <= parts <= units
+        few = -(-units // most) * others < MANY * threads
+        if few and parts < units:
+            assert parts * others % threads == 0
+        if -(-units // most) * others % threads == 0:  # as it is: no smaller parts than need be
+            assert parts == -(-units // most)
+
+
+def _lowered(name: str, point: Point) -> Nest:
+    p = EVERYTHING[name]
+    (c,) = configuration_at((p,), TWO, ({d.name: 50 for d in p.hom.dims},), point)
+    (stage,) = lower(p, c, TWO).stages
+    assert isinstance(stage, Nest)
+    return stage
+
+
+def test_which_dimensions_are_divided() -> None:
+    for name, point in POINTS.values():
+        nest = _lowered(name, point)
+        assert nest.divided == tuple(str(point["threads"]).split(","))
+    nest = _lowered("matmul", {**PRODUCT, "threads": "j", "block_j": 8})
+    assert nest.divided == ()  # a tile is a part already
+    assert not has_even_work(EVERYTHING["syrk"])  # half of a square
+    assert not has_even_work(EVERYTHING["mandelbrot"])  # a loop in each point
+
+
+def test_constant_sizes_have_constant_parts_where_these_are_equal() -> None:
+    """By tiles of two rows: 24 of them are eight parts of three, 25 are cut at run time, a part of all is halved."""
+    for rows, block, divided, parts in ((48, 6, (), 6), (50, 6, ("i",), 6), (48, 600, (), 24), (2, 600, (), None)):
+        sizes = {"i": rows, "j": 50, "k": 50}
+        p = with_constant_sizes(CATALOGUE["matmul"], {"I": rows, "J": 50, "K": 50})
+        point = {**POINTS["rows"][1], "block_i": block}
+        (c,) = configuration_at((p,), TWO, (sizes,), point)
+        (nest,) = lower(p, c, TWO).stages
+        assert isinstance(nest, Nest) and nest.divided == divided
+        shared = nest.loops[nest.threads[0] : nest.threads[1]]
+        assert [x.size for x in shared] == ([] if parts is None else [parts])
+        own = [x for x in nest.loops if x.dim == "i" and x not in shared]
+        assert parts is None or math.prod(x.count or 0 for x in own) == parts  # what a part consists of
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+def test_every_cell_is_computed(threads: int, tmp_path: Path) -> None:
+    """Sizes of no part, less than a tile, whole parts, and one more or less, with fewer and more threads."""
+    rng, cases = random.Random(threads), []
+    for name, point in POINTS.values():
+        p = EVERYTHING[name]
+        (c,) = configuration_at((p,), TWO, ({d.name: 50 for d in p.hom.dims},), point)
+        for rows, columns in ((0, 9), (1, 1), (5, 8), (6, 24), (7, 25), (13, 50), (24, 96), (31, 61)):
+            params = {q.name: (rows, columns, 7)[k % 3] for k, q in enumerate(p.params)}
+            params |= {q.name: 0.5 for q in p.params if q.type.is_float}  # type: ignore[union-attr]
+            buffers = buffers_for(p, params, rng)
+            symbolic, extra = with_extents(p, buffers, symbolic=True)
+            expected = copy_of(buffers)
+            run(p, params, expected)
+            cases.append((Case(symbolic, c, {**params, **extra}, buffers, TWO), expected))
+    check(cases, tmp_path, threads=threads)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+def test_the_text_cuts_where_the_model_does(threads: int, tmp_path: Path) -> None:
+    """What a kernel prints of its parts: where they begin and end."""
+    p, point = EVERYTHING["jacobi2d"], POINTS["map"][1]
+    (c,) = configuration_at((p,), TWO, ({"i": 50, "j": 50},), point)
+    buffers = buffers_for(p, {q.name: 9 if not q.type.is_float else 0.5 for q in p.params}, random.Random(0))  # type: ignore[union-attr]
+    kernel = emit_openmp(KernelRequest("k", "k", (with_extents(p, buffers, symbolic=True)[0],), (c,), TWO))
+    text, found = re.subn(
+        r"(const long i_part_end = .*;)", r'\1 printf("%ld-%ld ", i_1, i_part_end);', kernel.text
+    )
+    assert found == 1
+    sizes = (1, 2, 3, 11, 12, 13, 24, 25, 36, 40, 100, 1000)
+    signature = re.search(r"static int k\((.*)\)", text)
+    assert signature is not None
+    values = {"N1": "n", "N2": "9", "c": "0.5f", "I_n1": "20", "O_n1": "20", "I": "in", "O": "out"}
+    given = [values[x.split()[-1].removeprefix("*__restrict").lstrip("*")] for x in signature[1].split(", ")]
+    source = tmp_path / "parts.c"
+    source.write_text(
+        "#include <stdio.h>\nstatic float in[1100*1100], out[1100*1100];\n" + text
+        + f"int main(void) {{ const long all[] = {{{', '.join(map(str, sizes))}}};\n"
+        + f"  for (unsigned x = 0; x < {len(sizes)}; x++) {{ const long n = all[x]; k({', '.join(given)}); puts(\"\"); }}\n"
+        + "  return 0; }\n"
+    )  # fmt: skip
+    flags = ["-O0", f"-DMDH_THREADS={threads}", "-o", str(tmp_path / "parts")]
+    subprocess.run(["gcc", *flags, str(source)], check=True, timeout=120)
+    ran = subprocess.run([str(tmp_path / "parts")], capture_output=True, text=True, check=True, timeout=60)
+    for n, line in zip(sizes, ran.stdout.splitlines(), strict=True):
+        units = -(-n // 3)
+        parts = equal_parts(units, 4, 1, threads)
+        begins = [units * k // parts * 3 for k in range(parts)]
+        assert line.split() == [f"{a}-{b}" for a, b in zip(begins, [*begins[1:], n], strict=True)], (n, line)
+
+
+def test_the_cost_model_counts_equal_parts() -> None:
+    """1200 columns in parts of at most 288, by tiles of 48: 624 in the larger half, not 864."""
+    f = facts(CATALOGUE["matmul"], {"i": 1200, "j": 1200, "k": 1200})
+    point: Point = {
+        "threads": "j", "vector": "j", "lanes": 48, "rows_i": 4, "block_i": 512, "block_j": 288, "block_k": 256,
+    }  # fmt: skip
+    assert blocks_of(f, point, "j", 2) == (6, 5 * 48)
+    assert blocks_of(f, point, "i", 2) == (3, 512)
+    assert arithmetic(f, TWO, point).balance == 2.0
+    known = facts(
+        with_constant_sizes(CATALOGUE["matmul"], {"I": 1200, "J": 1200, "K": 1200}), dict(f.sizes)
+    )
+    assert blocks_of(known, point, "j", 2) == (6, 240)
+    assert arithmetic(known, TWO, point).balance == 2.0
+
+
+def test_traces_cut_here_and_there() -> None:
+    assert list(_cut(14, 2, 6)) == [(0, 2), (2, 8), (8, 10), (10, 16)]
+    assert list(_cut(0, 2, 6)) == []
