@@ -158,6 +158,7 @@ class NestText(PacksText):
         moving = {x.dim for x in inner} - {loop.dim}
         return (
             k == self.scope - 1
+            and self.middle is None
             and loop.dim in self.concatenated
             and not self._is_moved(k)
             and not self.moved
@@ -474,6 +475,16 @@ class NestText(PacksText):
         if self.moved:
             self._moved_tile(inner, tiled, vectors)
             return
+        if self.middle is not None and vectors is not None:
+            away = self.domain.throughout(list(self.middle.rows), tiled, self.context.at, every=True)
+            full = self._conjunction(whole, away)
+            if full not in (None, "0"):
+                with self.out.block(f"if ({full})"):
+                    self._version(inner, full=True, vectors=vectors)
+                    self.out.middle("} else {")
+                    self._version(inner, full=False, vectors=None)
+                return
+            vectors = None
         if inside is None and whole not in (None, "0") and self._may_repeat_points():
             self._shifted_tile(inner, tiled, vectors)
             return
@@ -551,7 +562,10 @@ class NestText(PacksText):
     # ------------------------------------------------------------------ one version of the tile
 
     def _version(self, inner: tuple[Loop, ...], full: bool, vectors: Vectors | None) -> None:
-        Tile(self, inner, full, vectors).write()
+        with ExitStack() as stack:
+            if vectors is not None:
+                stack.enter_context(self.in_the_middle())
+            Tile(self, inner, full, vectors).write()
 
 
 def _trip_count(loop: Loop, start: str, end: str) -> str:

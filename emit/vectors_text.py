@@ -10,18 +10,22 @@ buffer a variable with the bits that are 0 in such an address, which is all ones
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from emit.c_text import c_type
 from emit.cells_text import CellsText
 from emit.kernel_text import Context, Lines, product_text
 from emit.masked_text import MaskedText
 from emit.vector_printer import NotVector, VectorPrinter, Vectors, vector_store
 from lowering.facts import SHORTEST_ROW, in_whole_vectors
+from lowering.inside import inside
 from lowering.loops import Loop, size_name
 from lowering.lower import Nest
 from lowering.machine import LINE
 from mdh_core.combine import lane_values
 from mdh_core.expr import ScalarType, named_values, straight_line
-from mdh_core.ir import Store
+from mdh_core.ir import MdhProgram, Store
 from mdh_core.lanes import LaneFunction, has_masked_form, lane_function
 
 
@@ -30,6 +34,7 @@ class VectorsText(CellsText):
 
     def __init__(self, nest: Nest, context: Context, out: Lines) -> None:
         super().__init__(nest, context, out)
+        self.middle = inside(nest.program)  # tiles away from the border have vectors, others do not
         self.scope = nest.accumulate if self.function is not None else nest.tile
         self.masks: dict[str, str] = {}
         self.joined: dict[str, str] = {}  # outputs whose rows are joined -> where that pays
@@ -134,7 +139,7 @@ class VectorsText(CellsText):
             or not isinstance(t, ScalarType)
             or not in_whole_vectors(last.count, self.lane_bytes)
             or not (straight_line(body := self.lane_function.body) or has_masked_form(body, self.program))
-            or any(a.conditional for a in self.program.inp.accesses)
+            or any(a.conditional for a in self.vector_program.inp.accesses)
         ):
             return False
         if self.function is not None and self.function.identity is None:
@@ -142,15 +147,30 @@ class VectorsText(CellsText):
         if self.counted or (self.ragged and self._keeps_order):
             return False
         try:
-            self._try_vectors(Vectors(last.dim, "lanes", "v"))
+            with self.in_the_middle():
+                self._try_vectors(Vectors(last.dim, "lanes", "v"))
         except NotVector:
             return False
         return True
 
     @property
+    def vector_program(self) -> MdhProgram:
+        """What vectors compute: of a map with conditions on its border, what it is away from there."""
+        return self.program if self.middle is None else self.middle.program
+
+    @contextmanager
+    def in_the_middle(self) -> Iterator[None]:
+        """What is written is away from the border."""
+        before, self.context.program = self.context.program, self.vector_program
+        try:
+            yield
+        finally:
+            self.context.program = before
+
+    @property
     def lane_function(self) -> LaneFunction:
         """What lanes compute in place of the scalar function; copies that hold values change the program."""
-        return lane_function(self.program)
+        return lane_function(self.vector_program)
 
     @property
     def lane_bytes(self) -> int:

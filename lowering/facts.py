@@ -16,6 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from lowering.copied import copied_value
 from lowering.domains import read_in_boxes, shares
 from lowering.histogram import OneHot
+from lowering.inside import in_the_middle
 from lowering.machine import LINE, Machine
 from lowering.parameters import reassociates
 from mdh_core.combine import choice_of
@@ -82,7 +83,7 @@ class Facts:
     @property
     def lane_bytes(self) -> int:
         """Bytes of one lane of a vector."""
-        return lane_function(self.program).size
+        return lane_function(in_the_middle(self.program)).size
 
 
 _Given = ParamSpec("_Given")
@@ -184,7 +185,7 @@ def store_strides(f: Facts, dim: str) -> list[int | None]:
 
 
 def _has_vector_form(f: Facts) -> bool:
-    p = f.program
+    p = in_the_middle(f.program)
     lanes = lane_function(p)
     body = lanes.body
     if not (straight_line(body) or has_masked_form(body, p)) or any(a.conditional for a in p.inp.accesses):
