@@ -61,6 +61,7 @@ class CellsText:
         self.parts: list[str] = []  # temporaries of unfinished cells, one per component
         self.spans: dict[Loop, tuple[str, str]] = {}  # texts of a loop's first index and of its end
         self.ends: dict[Loop, str] = {}  # of loops in parts that are cut at run time: where these end
+        self.next_part: dict[Loop, str] = {}  # of the loops over such parts
         self.flags = ""  # temporary that says which parts have a contribution
 
     @property

@@ -38,7 +38,10 @@ def later_tile(nest: NestText, number: int) -> dict[str, str]:
     if not loops:
         return {}
     loop, around = loops[0], loops[1] if len(loops) > 1 else None
-    d, (start, end) = loop.dim, nest.spans[loop]
+    d = loop.dim
+    if loop in nest.next_part:  # cut at run time
+        return {d: nest.next_part[loop]}
+    start, end = nest.spans[loop]
     own = nest.moved.get(d, nest.context.at[d])
     next_tile = f"{own} + {loop.size}"
     if around is None or around.dim == d:  # blocks follow each other
@@ -47,7 +50,8 @@ def later_tile(nest: NestText, number: int) -> dict[str, str]:
     nest.out.add(f"const long {name} = {next_tile} < {end} ? {next_tile} : {start};")
     other = nest.moved.get(around.dim, nest.context.at[around.dim])
     other_name = nest.context.names.new(f"{around.dim}_next")
-    nest.out.add(f"const long {other_name} = {name} > {own} ? {other} : {other} + {around.size};")
+    further = nest.next_part.get(around, f"{other} + {around.size}")
+    nest.out.add(f"const long {other_name} = {name} > {own} ? {other} : {further};")
     return {d: name, around.dim: other_name}
 
 

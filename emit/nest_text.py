@@ -404,7 +404,7 @@ class NestText(PacksText):
                 divided = Divided(loop, unit, self.context, trips)
                 self.out.add(*divided.count())
                 cut += divided.part(variable)
-                self.ends[unit] = divided.end
+                self.ends[unit] = self.next_part[loop] = divided.end
                 heads.append(divided.head)
                 trips.append(divided.parts)
                 continue
