@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from lowering.facts import (
     Facts,
     computed_copies,
+    has_border,
     in_vectors,
     is_readable_beyond,
     once,
@@ -36,6 +37,7 @@ from mdh_core.lanes import LANES, lane_function
 _MOVED = 0.5  # of the points of a tile's second time is not hidden behind memory
 _CROSSING = 2.0  # further loads that a vector across two lines costs; measured on convolutions
 _HALF_CROSSING = 3.0  # the same for vectors of half a line
+_MASKED = 0.8  # of the speed of vectors
 _CHAINS = 8  # additions that a core has under way at once
 _ADDRESSES = 9  # that registers hold beside counters and sizes; measured on convolutions
 _COUNTED = (Binary, Select, Call)
@@ -97,6 +99,8 @@ def arithmetic(f: Facts, machine: Machine, point: Point) -> Arithmetic:
             copied += pack * (1e-9 if gathers else 3e-10)
     works = vector != "-" and in_vectors(f, [s for a, s in strides(f, vector) if packs[a.buffer] is None])
     speed = float(min(v, lanes)) if works else 0.7
+    if has_border(f) and not works and machine.vector_bytes == LINE:
+        speed = _MASKED * v  # compilers read under masks there
     if works and not straight_line(f.program.hom.scalar.body):
         # vectors side by side hide how long each value takes; more lanes wait longer for the last one
         speed *= vectors / (vectors + 1) if vectors <= 4 else 0.75

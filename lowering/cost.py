@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lowering.arithmetic import arithmetic, operations, rows_of
-from lowering.facts import Facts, facts, once, store_strides, strides, vector_length
+from lowering.facts import Facts, facts, has_border, once, store_strides, strides, vector_length
 from lowering.histogram import OneHot, one_hot
 from lowering.machine import LINE, Machine
 from lowering.parameters import output_buffers
@@ -25,6 +25,7 @@ _MEMORY_RUN = 1e-7  # the same for a run that comes from memory: a page to open,
 _BESIDE = 0.25  # of the other times is not hidden behind the longest
 _PIECE = 4e-9  # seconds per run of neighbours that a tile's results are in memory
 _LAST = 5e-10  # seconds per element of a row that is not in one of its vectors
+_ASKED, _SCALAR = 1.5e-9, 4e-10  # seconds per tile, and per point on a border; measured on a map
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
 _APART = 4  # neighbouring lines with which it is harmless that rows are at one place of their pages
 _FEW_ROWS, _ROW = 12, 1e-10  # seconds for each row of more that a tile walks through; measured on products
@@ -97,6 +98,9 @@ def cost(f: Facts, machine: Machine, point: Point) -> float:
             memory, last = memory * more, last * more
     times = (made.seconds, near[0] / machine.l2_bandwidth, max(memory, last))
     slowest = max(times)
+    if works and has_border(f):  # every tile is asked, and at both ends of a row is one in scalars
+        copied += f.points / (rows * lanes) * _ASKED
+        copied += f.points * min(1.0, 2 * lanes / max(1, f.sizes[vector])) * _SCALAR
     if f.pw:
         blocks = ((max(1, f.sizes[d]), int(point.get(f"block_{d}", 0))) for d in f.pw)
         visits = math.prod(max(1.0, n / (block or n)) for n, block in blocks)

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from lowering.copied import copied_value
 from lowering.domains import read_in_boxes, shares
 from lowering.histogram import OneHot
-from lowering.inside import in_the_middle
+from lowering.inside import in_the_middle, inside
 from lowering.machine import LINE, Machine
 from lowering.parameters import reassociates
 from mdh_core.combine import choice_of
@@ -182,6 +182,12 @@ def strides(f: Facts, dim: str) -> list[tuple[Access, int | None]]:
 @once
 def store_strides(f: Facts, dim: str) -> list[int | None]:
     return [_raw_stride(f.program, s.buffer, s.index, dim) for s in f.program.out.stores]
+
+
+@once
+def has_border(f: Facts) -> bool:
+    """Whether a map has vectors only away from its border, see ``lowering.inside``."""
+    return inside(f.program) is not None
 
 
 def _has_vector_form(f: Facts) -> bool:
