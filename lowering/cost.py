@@ -24,7 +24,6 @@ _NEAR_RUN, _FAR_RUN = 1e-9, 1e-8  # seconds per run of neighbours that comes int
 _MEMORY_RUN = 1e-7  # the same for a run that comes from memory: a page to open, and to look up
 _BESIDE = 0.25  # of the other times is not hidden behind the longest
 _PIECE = 4e-9  # seconds per run of neighbours that a tile's results are in memory
-_LAST = 5e-10  # seconds per element of a row that is not in one of its vectors
 _ASKED, _SCALAR = 1.5e-9, 4e-10  # seconds per tile, and per point on a border; measured on a map
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
 _APART = 4  # neighbouring lines with which it is harmless that rows are at one place of their pages
@@ -109,8 +108,8 @@ def cost(f: Facts, machine: Machine, point: Point) -> float:
         copied += visits * (live if works else rows) * _VISIT
         if vector in f.cc and _footprint(f) > machine.last:
             copied += visits * _pieces(f, machine, point) * _PIECE
-        if works and vector in f.pw:  # the lanes of every cell are combined, and what is no vector comes last
-            copied += visits * rows * (v * 1e-9 + f.sizes[vector] % lanes * _LAST)
+        if works and vector in f.pw:  # the lanes of every cell are combined
+            copied += visits * rows * v * 1e-9
         if works and vector in f.cc and _is_apart(f, vector):  # results are written lane by lane
             copied += visits * rows * lanes * 1e-9
         if f.cc:
