@@ -256,8 +256,7 @@ def _levels(f: Facts, machine: Machine, point: Point) -> tuple[list[tuple[str, f
         levels.append((d, max(1.0, block / tile)))
     panels = list(range(first, len(levels)))
     for d in reversed(f.cc):
-        parts, block = blocks_of(f, point, d, machine.cores)
-        outer.append((d, max(1.0, float(parts) if d in shared else f.sizes[d] / block)))
+        outer.append((d, max(1.0, f.sizes[d] / blocks_of(f, point, d, machine.cores)[1])))
     outer.sort(key=lambda x: x[0] in shared)
     cores = float(machine.cores)
     for k in reversed(range(len(outer))):
