@@ -3,14 +3,14 @@
 before   for (long j_1 = 0; j_1 < j_size; j_1 += 288) ...            six tiles each, the last one shorter
 after    const long j_tiles = (j_size + 47)/48;
          long j_parts = (j_tiles + 5)/6;                             at most six tiles in each
-         if (j_parts%MDH_THREADS != 0 && j_parts < 8*MDH_THREADS)    as many for each thread, unless they are
-           j_parts = (j_parts + MDH_THREADS - 1)/MDH_THREADS*MDH_THREADS;        many in any case
+         j_parts = (j_parts + MDH_THREADS - 1)/MDH_THREADS*MDH_THREADS;    as many for each thread
          if (j_parts > j_tiles) j_parts = j_tiles;
          for (long j_part = 0; j_part < j_parts; j_part++) {
            const long j_1 = j_tiles*j_part/j_parts*48;
            const long j_part_end = j_part + 1 < j_parts ? j_tiles*(j_part + 1)/j_parts*48 : j_size;
 
-Parts differ by a tile at most, and none is longer than the last one: a tile that the size clips has another
+Where threads share a loop around it, only if the parts of both are no multiple of the threads and not many
+in any case.  Parts differ by a tile at most, and none is longer than the last one: a tile that the size clips has another
 one before it, if any part has.  Which dimensions: ``lowering.parts``.
 """
 
@@ -42,12 +42,11 @@ class Divided:
         parts, threads = self.parts, self.threads
         tiles = self.size if self.unit == 1 else f"({self.size} + {self.unit - 1})/{self.unit}"
         every = "*".join([*self.around, parts])
-        every_one = f"({every})" if self.around else every
+        few = f"if (({every})%{threads} != 0 && {every} < {MANY}*{threads}) " if self.around else ""
         return [
             f"const long {self.tiles} = {tiles};",
             f"long {parts} = ({self.tiles} + {self.most - 1})/{self.most};",
-            f"if ({every_one}%{threads} != 0 && {every} < {MANY}*{threads}) "
-            f"{parts} = ({parts} + {threads} - 1)/{threads}*{threads};",
+            f"{few}{parts} = ({parts} + {threads} - 1)/{threads}*{threads};",
             f"if ({parts} > {self.tiles}) {parts} = {self.tiles};",
         ]
 

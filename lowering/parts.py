@@ -20,7 +20,7 @@ from mdh_core.expr import straight_line
 from mdh_core.ir import MdhProgram
 from mdh_core.lanes import scalar_calls
 
-MANY = 8  # parts for each thread with which it is no matter that some threads have one more
+MANY = 8  # parts of several dimensions for each thread with which it is no matter that some have one more
 _ABOUT = 1.05  # of an equal share: what one thread may have of parts of a constant size
 
 
@@ -35,7 +35,7 @@ def equal_parts(units: int, most: int, others: int, threads: int) -> int:
     others  parts of other dimensions that threads share with this one
     """
     parts = -(-units // most)
-    if parts * others % threads and parts * others < MANY * threads:
+    if parts * others % threads and (others == 1 or parts * others < MANY * threads):
         parts = -(-parts // threads) * threads
     return min(parts, units)
 
