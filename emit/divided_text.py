@@ -10,8 +10,8 @@ after    const long j_tiles = (j_size + 47)/48;
            const long j_part_end = j_part + 1 < j_parts ? j_tiles*(j_part + 1)/j_parts*48 : j_size;
 
 Where threads share a loop around it, only if the parts of both are no multiple of the threads and not many
-in any case.  Parts differ by a tile at most, and none is longer than the last one: a tile that the size clips has another
-one before it, if any part has.  Which dimensions: ``lowering.parts``.
+in any case.  Parts differ by a tile at most, and none is longer than the last one: a tile that the size clips
+has another one before it, if any part has.  Which dimensions: ``lowering.parts``.
 """
 
 from __future__ import annotations
