@@ -254,7 +254,9 @@ class NestText(PacksText):
                 self.context.at[loop.dim] = at
                 self._version(inner, full=True, vectors=vectors)
             single = tuple(x for x in inner if x.dim != loop.dim)
-            vectors = self._vectors(single) if inner[-1].dim != loop.dim else None
+            rows = inner[max(self.nest.tile - self.scope, 0) : -1]  # of the register tile
+            apart = all(x.dim != loop.dim or x in rows for x in inner)
+            vectors = self._vectors(single) if apart else None
             if vectors is not None:
                 out.middle("} else {")
                 one = self._variable(loop)
@@ -377,7 +379,7 @@ class NestText(PacksText):
                 self._clipped_where_it_was(inner)
 
     def _is_padded(self, dim: str) -> bool:
-        """Whether all operands of a tile exist where a dimension is shorter than it: zeros of copies."""
+        """Whether all operands of a tile exist where a dimension is shorter than it: in copies."""
         used = [a for a in self.program.inp.accesses if any(x.coefficient(dim) for x in a.index)]
         strips = {b: self.context.place(b).strip for b in self.padded}
         return dim in self.moved and all((s := strips.get(a.buffer)) and s.dim == dim for a in used)

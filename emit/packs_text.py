@@ -11,6 +11,7 @@ from emit.c_text import affine_text, c_type
 from emit.kernel_text import Allocation, Context, Lines, Place, Strip
 from emit.vectors_text import VectorsText
 from lowering.copied import copied_value, with_copied_values
+from lowering.inside import inside
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
 from lowering.packs import Pack
@@ -42,7 +43,7 @@ class PacksText(VectorsText):
 
     packed_from     the first index of a dimension that the copies hold
     copied_values   what the copies hold where it is not the element itself (see ``lowering.copied``)
-    padded          inputs whose copies have zeros where a dimension is shorter than a strip
+    padded          inputs whose copies are filled up where a dimension is shorter than a strip
     parallel        whether the loops of threads are run by several: known sizes may be too little work
     """
 
@@ -54,6 +55,7 @@ class PacksText(VectorsText):
         copied = [pack.buffer for pack in nest.packs if pack.at <= self.scope]  # no others are made
         self.copied_values = {b: copied_value(nest.program, b) for b in copied}
         self.program = with_copied_values(nest.program, copied)
+        self.middle = inside(self.program)
 
     def pack(self, pack: Pack) -> None:
         """Copy the box of cells that the accesses touch from here on, in the pack's layout."""
@@ -105,8 +107,8 @@ class PacksText(VectorsText):
     ) -> Place:
         """Strip by strip; the last one lies where its tile will (see ``NestText._move``).
 
-        Where there is less than one strip, zeros follow: the tile is computed as a whole, with cells that are
-        not stored.
+        Where there is less than one strip, its last element is repeated: the tile is computed as a whole,
+        with cells that are not stored, from data that are there.
         """
         assert pack.strip is not None
         t, width = pack.strip
@@ -128,7 +130,7 @@ class PacksText(VectorsText):
         at = at | {c: f"{affine_text(index, self.context.at | {d: start})} + {c}"}
         here = replace(target, base=(), strip=Strip(t, c, "0", pitch))
 
-        def copy(width: str) -> None:
+        def copy(width: str, at: dict[str, str] = at) -> None:
             ends = [*lengths[:t], width, *lengths[t + 1 :]]
             self._copy_cells(pack, here, ends, at, {c: (s, "0")})
 
@@ -141,8 +143,8 @@ class PacksText(VectorsText):
                 copy(str(width))
                 out.middle("} else {")
                 if moved:
-                    ends = [*lengths[:t], str(width), *lengths[t + 1 :]]
-                    self._copy_cells(pack, here, ends, at, {c: (s, "0")}, f"{c} < {length}")
+                    first_index = affine_text(index, self.context.at | {d: start})
+                    copy(str(width), at | {c: f"{first_index} + ({c} < {length} ? {c} : {length} - 1)"})
                     self.padded.add(pack.buffer)
                 else:
                     copy(length)
@@ -155,12 +157,8 @@ class PacksText(VectorsText):
         ends: list[str],
         at: dict[str, str],
         tiles: dict[str, tuple[str, str]] | None = None,
-        exists: str = "",
     ) -> None:
-        """Loops over the cells of a box; ``at``: per variable of the copy the index in the buffer.
-
-        ``exists``: under which condition there is an element to copy, else 0.
-        """
+        """Loops over the cells of a box; ``at``: per variable of the copy the index in the buffer."""
         names, program, variables = self.context.names, self.program, list(at)
         index = tuple(Affine.of(v) for v in variables)
         copy = Context(program, names, {v: v for v in variables}, tiles=tiles or {})
@@ -175,7 +173,6 @@ class PacksText(VectorsText):
             for position in pack.layout:
                 v = variables[position]
                 loops.enter_context(self.out.block(f"for (long {v} = 0; {v} < {ends[position]}; {v}++)"))
-            text = f"{exists} ? {text} : 0" if exists else text
             self.out.add(f"{copy.subscript(pack.buffer, index)} = {text};")
 
     def _box(self, accesses: list[Access], d: int, inner: tuple[Loop, ...]) -> tuple[str, str]:

@@ -9,8 +9,8 @@ inside, the map is one without them, and has vectors; other tiles are computed a
 (``emit.nest_text``).  Which way a condition goes is found with all indices in the middle of large sizes and
 extents, other parameters being small: a guess that decides how fast a kernel is, not what it computes.
 
-Only conditions that compare affine values.  Signed integers have these (what overflows is undefined),
-unsigned ones where nothing is computed in them; where a value is cut to 32 bits, that it fits is a row.
+Only conditions that compare affine values.  Signed integers have these where they do not overflow, unsigned
+ones where nothing is computed in them; that a value of 32 bits fits is a row, unless it always does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from mdh_core.expr import (
-    INT32,
     Affine,
     Binary,
     Cast,
@@ -76,13 +75,17 @@ def _inside(program: MdhProgram) -> Inside | None:
     dims = {d.name for d in program.hom.dims}
     named = {s.name for s in scalar.body if isinstance(s, Declare)}
     large = {n for d in program.hom.dims for n, c in d.size.span.terms if c > 0}
-    large |= {n for b in program.buffers for x in b.extents if x is not None for n in x.names}
-    middle = {**dict.fromkeys(large, _SIZE), **dict.fromkeys(dims, _MIDDLE)}
+    extents = {n for b in program.buffers for x in b.extents if x is not None for n in x.names}
+    middle = dict.fromkeys(large | extents, _SIZE)
+    middle |= {d.name: _MIDDLE if d.size.constant is None else d.size.constant // 2 for d in program.hom.dims}
+    # of others, sums could overflow
+    sound = dims | extents | {n for d in program.hom.dims for n in d.size.span.names}
+    sound |= {q.name for q in program.params if isinstance(q.type, ScalarType) and q.type.size <= 4}
     rows: dict[Affine, None] = {}
 
     def folded(e: Expr) -> Expr:
         if isinstance(e, Select):
-            found = _known(e.cond, middle, dims, named)
+            found = _known(e.cond, middle, dims, sound - named)
             if found is not None:
                 value, own = found
                 rows.update(dict.fromkeys(own))
@@ -107,15 +110,24 @@ def _inside(program: MdhProgram) -> Inside | None:
 
 
 def _always(row: Affine, program: MdhProgram) -> bool:
-    """Whether a row is never negative: its least value in the box is a number, or one less an ``int``."""
-    int32 = {q.name for q in program.params if q.type == INT32}
+    """Whether a row is never negative where there are points, by the box and by the types of parameters."""
     least = {d.name: d.size.span - 1 if row.coefficient(d.name) < 0 else Affine() for d in program.hom.dims}
-    value = row.substitute(least)
-    if value.is_constant:
-        return value.const >= 0
-    return value.const >= _INT_MAX.const and [c for n, c in value.terms if n in int32] == [-1] == [
-        c for _, c in value.terms
-    ]
+    types = {q.name: q.type for q in program.params}
+    sizes = [d.size.span for d in program.hom.dims]  # all at least 1
+    row = row.substitute(least)
+    total = row.const
+    for name, c in row.terms:
+        t = types.get(name)
+        lowest = [1 - span.const for span in sizes if span.terms == ((name, 1),)]
+        if c > 0 and lowest:
+            total += c * max(lowest)
+        elif isinstance(t, ScalarType) and t.is_integer and t.size <= 4:
+            half = 1 << (8 * t.size - 1)
+            low, high = (-half, half - 1) if t.kind == "int" else (0, 2 * half - 1)
+            total += c * (low if c > 0 else high)
+        else:
+            return False
+    return total >= 0
 
 
 def _evaluated(e: Expr) -> set[int]:
@@ -132,15 +144,15 @@ def _evaluated(e: Expr) -> set[int]:
 
 
 def _known(
-    e: Expr, middle: Mapping[str, int], dims: set[str], named: set[str]
+    e: Expr, middle: Mapping[str, int], dims: set[str], sound: set[str]
 ) -> tuple[bool, tuple[Affine, ...]] | None:
     """What a condition is in the middle, and rows that are not negative only where it is that."""
     match e:
         case Unary(op="!", a=a):
-            found = _known(a, middle, dims, named)
+            found = _known(a, middle, dims, sound)
             return None if found is None else (not found[0], found[1])
         case Binary(op="&&" | "||" as op, a=a, b=b):
-            x, y = _known(a, middle, dims, named), _known(b, middle, dims, named)
+            x, y = _known(a, middle, dims, sound), _known(b, middle, dims, sound)
             decides = op == "||"
             for one in (x, y):  # one that is so decides alone, whatever the other is
                 if one is not None and one[0] == decides:
@@ -148,7 +160,7 @@ def _known(
             return None if x is None or y is None else (not decides, x[1] + y[1])
         case Binary(op="<" | "<=" | ">" | ">=" | "==" | "!=" as op, a=a, b=b):
             left, right = as_affine(a), as_affine(b)
-            fits = _fitting(a, dims, named), _fitting(b, dims, named)
+            fits = _fitting(a, sound), _fitting(b, sound)
             if left is None or right is None or fits[0] is None or fits[1] is None or a.type != b.type:
                 return None
             if not (left - right).names & dims:
@@ -172,8 +184,11 @@ def _compared(op: str, difference: Affine, values: Mapping[str, int]) -> tuple[b
     return holds, (row - 1 if strict else row,)
 
 
-def _fitting(e: Expr, dims: set[str], named: set[str]) -> tuple[Affine, ...] | None:
-    """Rows that are not negative where an integer is the affine value that it looks like; None: unknown."""
+def _fitting(e: Expr, sound: set[str]) -> tuple[Affine, ...] | None:
+    """Rows that are not negative where an integer is the affine value that it looks like; None: unknown.
+
+    ``sound``: names that may occur; indices, sizes, and integers of 32 bits.
+    """
     rows: list[Affine] = []
     for n in walk(e):
         t = getattr(n, "type", None)
@@ -182,8 +197,9 @@ def _fitting(e: Expr, dims: set[str], named: set[str]) -> tuple[Affine, ...] | N
         match n:
             case Const():
                 pass
-            case Var(name=name) if name not in named:
-                pass
+            case Var(name=name) if name in sound:
+                if t.kind == "uint" and t.size > 4:
+                    rows.append(Affine.of(name))  # kernels have it as a signed one
             case Cast(a=a) if isinstance(a.type, ScalarType) and a.type.kind in ("int", "uint"):
                 value = as_affine(a)
                 if value is None or t.size < 4:
@@ -197,12 +213,19 @@ def _fitting(e: Expr, dims: set[str], named: set[str]) -> tuple[Affine, ...] | N
                 elif t.size < a.type.size:
                     if t.kind == "uint":
                         return None
-                    rows += [_INT_MAX - value, value + _INT_MAX + 1]
+                    rows += _of_32_bits(value)
             case Unary(op="-") | Binary(op="+" | "-" | "*") if t.kind == "int":
-                pass
+                value = as_affine(n)
+                if value is None:
+                    return None
+                rows += _of_32_bits(value) if t.size <= 4 else ()  # it may be defined to wrap
             case _:
                 return None
-    return tuple(r for r in rows if not r.is_constant or r.const < 0)
+    return tuple(rows)
+
+
+def _of_32_bits(value: Affine) -> tuple[Affine, Affine]:
+    return _INT_MAX - value, value + _INT_MAX + 1
 
 
 __all__ = ["Inside", "in_the_middle", "inside"]

@@ -35,7 +35,7 @@ from lowering.loops import Loop
 from lowering.machine import Machine
 from lowering.packs import Pack, packs_of
 from lowering.parameters import Configuration, columns_of, output_buffers, reassociates
-from lowering.parts import constant_part, has_even_work
+from lowering.parts import constant_part, may_be_cut
 from lowering.phases import Phase, staged
 from mdh_core.combine import linear_operator
 from mdh_core.expr import Load, Result, ScalarType, walk
@@ -229,7 +229,7 @@ def _nest(program: MdhProgram, phase: Phase, c: Configuration, machine: Machine)
     order = [(layer, d) for layer, d in phase.order if d in names]
     depth = 1 + max((layer for layer, _ in order), default=0)
     asked = {n for row in program.hom.domain for n in row.names}  # some loop of these obeys the domain
-    even = machine.cores > 1 and has_even_work(program)
+    even = machine.cores > 1 and may_be_cut(program)
     loops = []
     for layer, d in order:
         count = None if layer == 0 else phase.parts[layer, d]
@@ -237,7 +237,8 @@ def _nest(program: MdhProgram, phase: Phase, c: Configuration, machine: Machine)
         known = program.dim(d).size.constant
         fits = layer == 0 and known is not None and known <= size and (size > 1 or d not in asked)
         role = phase.roles[layer, d]
-        shared = even and role == "threads" and _has_units(phase, layer, d, known, depth)
+        shared = even and role == "threads" and program.op(d).kind == "cc"
+        shared = shared and _has_units(phase, layer, d, known, depth)
         if count == 1 or (fits and not shared):
             continue  # one part, or none
         if layer == 0 and role in ("unrolled", "lanes"):
@@ -286,7 +287,7 @@ def _in_equal_parts(nest: Nest, cores: int) -> Nest:
     A thread loop that has one part all the same is left out.
     """
     loops, divided, gone, others = list(nest.loops), [], [], 1
-    if not has_even_work(nest.program):
+    if not may_be_cut(nest.program):
         return nest
     concatenated = {d.name for d in nest.program.hom.dims_of("cc")}
     for k in range(*nest.threads):

@@ -10,8 +10,9 @@ There are as many parts as are a multiple of the threads (``equal_parts``), cut 
 Where the size is a constant, and parts of a constant size are about as equal, they have that
 (``constant_part``; measured: cut at run time, 1 to 2 % slower): 2048 columns are 43 units, 11 11 | 11 10.
 
-Not where work is uneven in any case: such parts are small and handed out as threads get free.  The text of
-parts that are cut at run time: ``emit.divided_text``.
+Not where work is uneven in any case: such parts are small and handed out as threads get free; nor where
+results must not depend on the threads: whether a tile at the end of a part has another one before it may
+decide about the order of additions.  The text of parts that are cut at run time: ``emit.divided_text``.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ _ABOUT = 1.05  # of an equal share: what one thread may have of parts of a const
 def has_even_work(program: MdhProgram) -> bool:
     """Whether all points take about as long: neither a domain nor loops, branches and calls of their own."""
     return not program.hom.domain and straight_line(program.hom.scalar.body) and not scalar_calls(program)
+
+
+def may_be_cut(program: MdhProgram) -> bool:
+    """Whether parts may depend on how many threads there are: not where results must not."""
+    return has_even_work(program) and program.fp != "deterministic"
 
 
 def equal_parts(units: int, most: int, others: int, threads: int) -> int:

@@ -43,7 +43,7 @@ from lowering.parameters import (
     make,
     output_buffers,
 )
-from lowering.parts import constant_part, equal_parts, has_even_work
+from lowering.parts import constant_part, equal_parts, may_be_cut
 from mdh_core.ir import Access, MdhProgram
 
 Value = int | str
@@ -87,8 +87,8 @@ def tile_of(point: Point, d: str) -> int:
 
 
 @once
-def _has_even_work(f: Facts) -> bool:
-    return has_even_work(f.program)
+def _may_be_cut(f: Facts) -> bool:
+    return may_be_cut(f.program)
 
 
 def blocks_of(f: Facts, point: Point, d: str, cores: int) -> tuple[int, int]:
@@ -99,7 +99,7 @@ def blocks_of(f: Facts, point: Point, d: str, cores: int) -> tuple[int, int]:
     tile, n = tile_of(point, d), max(1, f.sizes[d])
     units, most = -(-n // tile), max(1, int(point.get(f"block_{d}", 1)) // tile)
     shared = str(point.get("threads", "")).split(",")
-    if d not in shared or not _has_even_work(f):
+    if d not in shared or not _may_be_cut(f):
         largest = min(max(int(point.get(f"block_{d}", 1)), tile), units * tile)
         return -(-n // largest), largest
     others = 1  # of those before
@@ -116,7 +116,7 @@ def blocks_of(f: Facts, point: Point, d: str, cores: int) -> tuple[int, int]:
 @once
 def is_divided(f: Facts, d: str) -> bool:
     """Whether a block is the most that threads get at once of a dimension whose size is not known yet."""
-    return d in f.cc and f.program.dim(d).size.constant is None and _has_even_work(f)
+    return d in f.cc and f.program.dim(d).size.constant is None and _may_be_cut(f)
 
 
 def configuration_of(f: Facts, machine: Machine, point: Point) -> Configuration:

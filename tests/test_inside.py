@@ -93,6 +93,41 @@ def test_where_there_is_no_inside(name: str) -> None:
     assert inside(of(PLAIN[name])) is None
 
 
+def _rows(signature: str, nest: str) -> list[str] | None:
+    (p,) = lifted(f"void f({signature}) {{\n#pragma mdh\n{nest} }}").program
+    assert isinstance(p, MdhProgram)
+    found = inside(p)
+    return None if found is None else [str(x) for x in found.rows]
+
+
+def test_what_may_not_be_the_affine_value() -> None:
+    line = "for (int j = 0; j < m; j++) "
+    # kernels have sizes as signed integers: beyond these nothing is compared
+    assert _rows("int m, unsigned long n, float *O, float *I", line + "O[j] = (unsigned long)j >= n ? I[j] : 0;") is None
+    assert _rows("int m, long n, float *O, float *I", line + "O[j] = j > n ? I[j - 1] : 0;") is None
+    # what is computed in 32 bits may wrap where that is defined
+    rows = _rows("int m, float *O, float *I", line + "O[j] = j * 100000 > 5 ? I[j] : 0;")
+    assert rows is not None and "-100000*j + 2147483647" in rows, rows
+
+
+def test_sizes_that_are_constants_have_a_middle() -> None:
+    rows = _rows("float *O, float *I", "for (int j = 0; j < 2048; j++) O[j] = j < 2047 ? I[j + 1] : 0;")
+    assert rows == ["-j + 2046"], rows
+
+
+def test_a_copied_factor_is_applied_once(tmp_path: Path) -> None:
+    nest = ROWS + "O[i][j] = (j > 0 ? I[i][j - 1] : 0) + r * W[i][j];"
+    (p,) = lifted(f"void f({TWO}, float W[n][m]) {{\n#pragma mdh\n{nest} }}").program
+    assert isinstance(p, MdhProgram)
+    case = Case((p,), {"n": 5, "m": 40, "r": 3}, data_of(p, 5, 40, random.Random(1)))
+    expected = {k: b.copy() for k, b in case.data.items()}
+    run_steps(case.steps, case.params, expected)
+    (c,) = configuration_at((p,), GENERIC, (p.sizes(dict(case.params)),), {**POINT, "pack_W": "block"})
+    answer = run_kernel(case, kernel_of(case, (c,), GENERIC), tmp_path, (*FLAGS, "-O2", "-march=native"))
+    found = [_value(x, p.component_types[0]) for x in answer["O"]]  # type: ignore[attr-defined]
+    assert found == expected["O"].data
+
+
 @pytest.mark.parametrize("lanes", [8, 16])
 @pytest.mark.parametrize("name", NESTS)
 def test_at_all_sizes(name: str, lanes: int, tmp_path: Path) -> None:

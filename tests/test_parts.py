@@ -86,6 +86,26 @@ def test_which_dimensions_are_divided() -> None:
     assert not has_even_work(EVERYTHING["mandelbrot"])  # a loop in each point
 
 
+def test_results_that_must_not_depend_on_the_threads() -> None:
+    """A copy that a part makes does not reach before it: its last tile is then clipped, else moved back."""
+    p, (name, point) = EVERYTHING["matmul"], POINTS["rows"]
+    assert name == "matmul"
+    for fp, divided in (("fast", ("i",)), ("deterministic", ())):
+        q = replace(p, fp=fp)
+        (c,) = configuration_at((q,), TWO, ({"i": 50, "j": 50, "k": 50},), point)
+        (nest,) = lower(q, c, TWO).stages
+        assert isinstance(nest, Nest) and nest.divided == divided
+
+
+def test_a_reduced_dimension_of_one_part_is_no_loop() -> None:
+    p = with_constant_sizes(CATALOGUE["matmul"], {"I": 50, "J": 30, "K": 64})
+    point: Point = {**POINTS["rows"][1], "threads": "i,k", "block_k": 64, "pack_A": "no", "pack_B": "no"}
+    (c,) = configuration_at((p,), TWO, ({"i": 50, "j": 30, "k": 64},), point)
+    (nest,) = lower(p, c, TWO).stages
+    assert isinstance(nest, Nest) and nest.results == "direct"
+    assert [x.dim for x in nest.loops[nest.threads[0] : nest.threads[1]]] == ["i"]
+
+
 def test_constant_sizes_have_constant_parts_where_these_are_equal() -> None:
     """By tiles of two rows: 24 of them are eight parts of three, 25 are cut at run time, a part of all is halved."""
     for rows, block, divided, parts in ((48, 6, (), 6), (50, 6, ("i",), 6), (48, 600, (), 24), (2, 600, (), None)):

@@ -1,6 +1,6 @@
 """Sizes shorter than a register tile: computed in vectors all the same.
 
-Copies have zeros where columns are fewer than a strip (``PacksText._copy_strips``); rows that are fewer than a
+Copies are filled up where columns are fewer than a strip (``PacksText._copy_strips``); rows that are fewer than a
 tile's are gone through one by one (``NestText._moved_row``).
 """
 
@@ -66,9 +66,10 @@ def _text(case: str) -> str:
     return emit_openmp(KernelRequest("k", "k", (with_extents(p, buffers, symbolic=True)[0],), (c,), GENERIC)).text
 
 
-def test_copies_have_zeros_behind_the_last_column() -> None:
+def test_copies_repeat_the_last_column() -> None:
+    """What is read is there, and what is computed of it as well: indices, divisors."""
     text = _text("columns of a copy")
-    assert "c1 < j_width ? B[" in text and " : 0;" in text
+    assert "(c1 < j_width ? c1 : j_width - 1)" in text
     # whole tiles, tiles whose rows alone need to be there, and clipped ones
     assert "} else if (i_start + 1 < i_size) {" in text
 
