@@ -2,16 +2,16 @@
 
 before   for (long j_1 = 0; j_1 < j_size; j_1 += 288) ...            six tiles each, the last one shorter
 after    const long j_tiles = (j_size + 47)/48;
-         long j_parts = (j_tiles + 5)/6;                             at most six tiles in each
-         j_parts = (j_parts + MDH_THREADS - 1)/MDH_THREADS*MDH_THREADS;    as many for each thread
+         long j_parts = ((j_tiles + 5)/6 + MDH_THREADS - 1)/MDH_THREADS*MDH_THREADS;
          if (j_parts > j_tiles) j_parts = j_tiles;
          for (long j_part = 0; j_part < j_parts; j_part++) {
            const long j_1 = j_tiles*j_part/j_parts*48;
            const long j_part_end = j_part + 1 < j_parts ? j_tiles*(j_part + 1)/j_parts*48 : j_size;
 
-Where threads share a loop around it, only if the parts of both are no multiple of the threads and not many
-in any case.  Parts differ by a tile at most, and none is longer than the last one: a tile that the size clips
-has another one before it, if any part has.  Which dimensions: ``lowering.parts``.
+At most six tiles are in each part, and as many parts are for each thread.  Where threads share a loop around
+it, they are rounded up only if the parts of both are no multiple of the threads and not many in any case.
+Parts differ by a tile at most, and none is longer than the last one: a tile that the size clips has another
+one before it, if any part has.  Which dimensions: ``lowering.parts``.
 """
 
 from __future__ import annotations
@@ -41,14 +41,16 @@ class Divided:
         """Lines before the loops: how many parts there are."""
         parts, threads = self.parts, self.threads
         tiles = self.size if self.unit == 1 else f"({self.size} + {self.unit - 1})/{self.unit}"
-        every = "*".join([*self.around, parts])
-        few = f"if (({every})%{threads} != 0 && {every} < {MANY}*{threads}) " if self.around else ""
-        return [
-            f"const long {self.tiles} = {tiles};",
-            f"long {parts} = ({self.tiles} + {self.most - 1})/{self.most};",
-            f"{few}{parts} = ({parts} + {threads} - 1)/{threads}*{threads};",
-            f"if ({parts} > {self.tiles}) {parts} = {self.tiles};",
-        ]
+        least, every = f"({self.tiles} + {self.most - 1})/{self.most}", "*".join([*self.around, parts])
+        rounded = [f"long {parts} = ({least} + {threads} - 1)/{threads}*{threads};"]
+        if self.around:
+            rounded = [
+                f"long {parts} = {least};",
+                f"if (({every})%{threads} != 0 && {every} < {MANY}*{threads}) "
+                f"{parts} = ({parts} + {threads} - 1)/{threads}*{threads};",
+            ]
+        last = f"if ({parts} > {self.tiles}) {parts} = {self.tiles};"
+        return [f"const long {self.tiles} = {tiles};", *rounded, last]
 
     def part(self, variable: str) -> list[str]:
         """Lines inside of the loops: where a part begins and ends."""
