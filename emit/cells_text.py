@@ -398,10 +398,11 @@ class CellsText:
         reach = None if loop.count is None else loop.count * loop.size
         if loop in self.ends:
             ends.insert(0, self.ends[loop])
-        elif reach is not None:
-            ends.insert(0, f"{start} + {reach}" if start != "0" else str(reach))
-        if loop not in self.ends and (reach is None or not self.whole(loop, reach)):
-            ends.insert(0, n)
+        else:
+            if reach is not None:
+                ends.insert(0, f"{start} + {reach}" if start != "0" else str(reach))
+            if reach is None or not self.whole(loop, reach):
+                ends.insert(0, n)
         end = self._least(f"{variable}_end", ends, lines)
         self.spans[loop] = start, end
         starts = self.domain.starts(loop, inner, rows, at)

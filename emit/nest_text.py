@@ -472,21 +472,13 @@ class NestText(PacksText):
         tiled = [loop for loop in inner if loop.dim in self.concatenated]
         whole = self._whole_condition(tiled)
         inside = self.domain.throughout(self.domain.positions, tiled, self.context.at)
-        full = self._conjunction(whole, inside)
         vectors = self._vectors(inner)
+        if self.middle is not None and vectors is not None:  # it has no domain, but a border
+            inside = self.domain.throughout(list(self.middle.rows), tiled, self.context.at, every=True)
+        full = self._conjunction(whole, inside)
         if self.moved:
             self._moved_tile(inner, tiled, vectors)
             return
-        if self.middle is not None and vectors is not None:
-            away = self.domain.throughout(list(self.middle.rows), tiled, self.context.at, every=True)
-            full = self._conjunction(whole, away)
-            if full not in (None, "0"):
-                with self.out.block(f"if ({full})"):
-                    self._version(inner, full=True, vectors=vectors)
-                    self.out.middle("} else {")
-                    self._version(inner, full=False, vectors=None)
-                return
-            vectors = None
         if inside is None and whole not in (None, "0") and self._may_repeat_points():
             self._shifted_tile(inner, tiled, vectors)
             return

@@ -396,7 +396,7 @@ def fetchable(f: Facts) -> tuple[str, ...]:
 
 def follows_rows(f: Facts, machine: Machine) -> bool:
     """Whether rows of a map may be fetched ahead: tiles of several, outputs larger than the last cache."""
-    if f.pw or f.ps or len(f.cc) < 2 or not row_dims(f):
+    if f.pw or f.ps or len(f.cc) < 2 or not row_dims(f) or has_border(f):
         return False
     cells = math.prod(f.sizes[d] for d in f.cc)
     return cells * sum(f.program.buffer(s.buffer).type.size for s in f.program.out.stores) > machine.last
