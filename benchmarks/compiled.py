@@ -25,6 +25,7 @@ import msgspec
 from benchmarks.cases import CORPUS, Case
 from benchmarks.naive import with_directives
 from frontend_c.preprocess import CompileCommand
+from lowering.machine import has_huge_pages
 from lowering.point import Point
 from mdh_core.diagnostics import Refusal
 from mdh_core.expr import RecordType, ScalarType, Type
@@ -103,9 +104,9 @@ class Prepared:
         return updated, sum(b.written * b.element for b in found) - updated
 
     def with_threads(self, threads: int) -> Prepared:
-        """For so many threads: what mdh-lift chooses depends on their number."""
-        machine = replace(self.work.plan.machine, cores=threads)
-        bench = replace(self.work.bench, threads=threads)
+        """For so many threads, and arrays as NumPy's: what mdh-lift chooses depends on both."""
+        machine = replace(self.work.plan.machine, cores=threads, huge_pages=has_huge_pages(asked=True))
+        bench = replace(self.work.bench, threads=threads, huge_pages=True)
         return replace(
             self, work=replace(self.work, plan=replace(self.work.plan, machine=machine), bench=bench)
         )
@@ -113,7 +114,9 @@ class Prepared:
     def spec(self, threads: int) -> str:
         """The case for ``serve.c``: values are small integers where they can be, so that sums are exact."""
         style = subjects.data_style(self.work.plan.lifted)
-        settings = {"seed": SEED, "data": DATA.index(EXACT_DATA[style]), "threads": threads}
+        settings = {
+            "seed": SEED, "data": DATA.index(EXACT_DATA[style]), "threads": threads, "huge_pages": 1,
+        }  # fmt: skip
         values = {**self.work.variables, **self.case.values}
         text = case_text(0, "bench", self.work.subject, values, settings)
         if text is None:

@@ -1,7 +1,8 @@
-"""Rows that come from memory, fetched while tiles before theirs are computed (``Nest.ahead``).
+"""What comes from memory, fetched while tiles before are computed (``Nest.ahead``).
 
-    __builtin_prefetch(&in[(i + 5)*n + (j + 1)*m + k + 256]);     what the tile is the first to read
+    __builtin_prefetch(&in[(i + 5)*n + (j + 1)*m + k + 256]);     what a map's tile is the first to read
     __builtin_prefetch(&out[i*n + j*m + k + 256], 1);             what it writes, if never past the caches
+    MDH_PAGE(&in[i*n + k], 128, 8192);                            a reduction along rows: where pages begin
 
 Nothing is read there: behind the end of an array it does no harm.
 """
@@ -13,13 +14,30 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from emit.vector_printer import Vectors
-from lowering.ahead import first_rows
+from lowering.ahead import first_rows, read_once
 from lowering.loops import Loop, loop_range
 from lowering.machine import LINE
 from mdh_core.expr import Affine
 
 if TYPE_CHECKING:
     from emit.nest_text import NestText
+
+
+def write_pages(nest: NestText, inner: tuple[Loop, ...], vectors: Vectors) -> None:
+    """At the start of a step along rows that are reduced, register tile ``inner``: see ``lowering.ahead``."""
+    program, v = nest.program, vectors.dim
+    dims = [d.name for d in program.hom.dims]
+    here = dict(nest.context.at)
+    for found in read_once(program, v, {d: loop_range(inner, d) or 1 for d in dims}):
+        size = program.buffer(found.buffer).type.size
+        step = (loop_range(inner, v) or 1) * size
+        for offsets in found.offsets:
+            nest.context.at = here | {
+                d: f"{here[d]} + {n}" for d, n in zip(dims, offsets, strict=True) if n
+            }
+            place = nest.context.subscript(found.buffer, found.index)
+            nest.out.add(f"MDH_PAGE(&{place}, {step}, {nest.nest.ahead});")
+    nest.context.at = here
 
 
 def write_ahead(

@@ -90,6 +90,7 @@ def emit_openmp(request: KernelRequest) -> Kernel:
             macros=[*lanes, *(x for n in SIZES if has(f"MDH_LAST_{n}") for x in shift_macros(n))],
             holds=has("MDH_HELD"),
             stores=has("MDH_STORE"),
+            pages=has("MDH_PAGE"),
             threads=any(_uses(f.text, "MDH_THREAD") for f in functions),
             team=any(_uses(f.text, "MDH_TEAM") for f in functions),
         )

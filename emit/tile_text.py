@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from emit.ahead_text import write_pages
 from emit.c_text import c_type
 from emit.cells_text import for_head, step_of
 from emit.flat_text import write_flat
@@ -113,14 +114,21 @@ class Tile(Results):
             return
         if whole in (None, "0") or self._step_condition(k + 1) is not None:
             with self.out.block(for_head(loop, variable, first, end)):
+                self._fetch_pages(k + 1)
                 self._points(k + 1)
             return
         step = step_of(loop, variable)
         self.out.add(f"long {variable} = {first};")
         with self.out.block(f"for (; {variable} < {end} && {whole}; {step})"):
+            self._fetch_pages(k + 1)
             self._tile_loops(k + 1, whole=True)
         with self.out.block(f"for (; {variable} < {end}; {step})"):
             self._tile_loops(k + 1, whole=False)
+
+    def _fetch_pages(self, k: int) -> None:
+        """Before a step, loops ``inner[k:]``, along rows that are reduced in vectors."""
+        if self.n.nest.ahead and self.vectors and self.reduces_lanes and self.full:
+            write_pages(self.n, self.inner[k:], self.vectors)
 
     def _steps_between_rows(self, loop: Loop, k: int, bounds: tuple[str, str]) -> None:
         """The same steps in as many parts as the tile has rows, with one row fetched before each.

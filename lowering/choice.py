@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from lowering.ahead import PAGE
 from lowering.arithmetic import arithmetic, box_bytes, packed_elements, rows_of
 from lowering.cost import alike, cost, has_lines, past_caches
 from lowering.facts import (
@@ -20,6 +21,7 @@ from lowering.facts import (
     computed_copies,
     facts,
     fetchable,
+    follows_pages,
     follows_rows,
     has_whole_lines,
     histogram_threads,
@@ -51,6 +53,7 @@ from mdh_core.lanes import lane_function, scalar_calls
 _ALIKE = 2  # lines at one place of a page that may be written past the caches, see ``_past``
 _WHILE = 16  # steps of a tile that are long enough for its cells to be fetched meanwhile
 _AHEAD = 1024  # bytes ahead at which rows of maps are fetched: of tiles of at least so many in each array,
+_PAGES = 2 * PAGE  # bytes ahead at which pages of a row that is reduced are fetched; measured on sums
 _FEWEST, _MOST = 3, 8  # and at most so many in all; 12 of three arrays took longer, measured on stencils
 _OWN = 1000.0  # vector operations of a tile that is long enough to fetch its own cells, not a later one's
 _PARTS = 16  # of a core's share, so that threads end at about the same time
@@ -174,7 +177,7 @@ def _shapes(f: Facts, machine: Machine) -> Iterator[Shape]:
     for vector in vector_candidates(f):
         lanes = [1] if vector == "-" else [n for n in lane_counts(f, v) if n <= max(f.sizes[vector], 4)]
         packs = _packs(f, vector) if vector != "-" and f.pw else [()]
-        for width, rows, names in itertools.product(lanes or [v], _row_shapes(f, vector), packs):
+        for width, rows, names in itertools.product(lanes or [v], _row_shapes(f, machine, vector), packs):
             if rows and math.prod(n for _, n in rows) * max(1, width // v) > machine.registers - 4:
                 continue
             single = {a.buffer for a, s in strides(f, vector) if s == 0}  # read one by one, not in vectors
@@ -183,9 +186,13 @@ def _shapes(f: Facts, machine: Machine) -> Iterator[Shape]:
                 yield from ((vector, width, rows, packed, n) for n in range(unrolled + 1))
 
 
-def _row_shapes(f: Facts, vector: str) -> Iterator[Rows]:
-    """Rows in one dimension or in two, whose operands are then shared in both."""
-    dims = [d for d in reversed(row_dims(f)) if d != vector and (vector in f.pw or shares_rows(f, d))]
+def _row_shapes(f: Facts, machine: Machine, vector: str) -> Iterator[Rows]:
+    """Rows in one dimension or in two, whose operands are then shared in both.
+
+    Rows that share nothing are read side by side where a core waits at the end of each small page.
+    """
+    beside = vector in f.pw and not machine.huge_pages
+    dims = [d for d in reversed(row_dims(f)) if d != vector and (beside or shares_rows(f, d))]
     yield ()
     if vector in f.pw and is_screened(f.program):
         return  # row by row
@@ -276,6 +283,9 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
     if follows_rows(f, machine):
         several = vector != "-" and rows_of(f, point) >= _FEWEST and _streams(f, point) <= _MOST
         point["ahead"] = _AHEAD if several else 0
+    elif follows_pages(f, machine):
+        waits = vector in f.pw and rows_of(f, point) == 1 and not machine.huge_pages
+        point["ahead"] = _PAGES if waits else 0
     if keyed(f.program) is not None:
         point["table"] = int(math.prod(f.sizes[d] for d in f.cc) >= CELLS)
     steps = math.prod(int(point[f"block_{d}"]) or f.sizes[d] for d in f.pw)

@@ -76,9 +76,9 @@ def cost(f: Facts, machine: Machine, point: Point) -> float:
     memory = memory / machine.bandwidth * (1.4 if balance < 1.1 else 1.0)
     if _footprint(f) > machine.last:
         memory += whole_arrays[1] * _MEMORY_RUN
-    if point.get("ahead"):
+    if point.get("ahead") and not f.pw:
         memory *= _FETCHED
-    if f.pw and _footprint(f) > machine.last:
+    if f.pw and _footprint(f) > machine.last and not machine.huge_pages:
         memory *= _PLACES.get(round(_rows_at_once(f, point)), 1.0)
     if any(alike(f, machine, b, point) > 1 for b in past_caches(f, point)):
         memory *= _HALVED

@@ -402,6 +402,18 @@ def follows_rows(f: Facts, machine: Machine) -> bool:
     return cells * sum(f.program.buffer(s.buffer).type.size for s in f.program.out.stores) > machine.last
 
 
+def follows_pages(f: Facts, machine: Machine) -> bool:
+    """Whether beginnings of pages may be fetched ahead: sums along rows of more than the last cache holds."""
+    read = {a.buffer: a for a in f.program.inp.accesses if _is_read_once(f, a)}
+    cells = math.prod(f.sizes[d.name] for d in f.program.hom.dims)
+    size = cells * sum(f.program.buffer(b).type.size for b in read)
+    return size > machine.last and any(d in f.pw for d in vector_candidates(f))
+
+
+def _is_read_once(f: Facts, a: Access) -> bool:
+    return all(n == 1 or any(d in x.names for x in a.index) for d, n in f.sizes.items())
+
+
 @once
 def row_dims(f: Facts) -> tuple[str, ...]:
     """cc dimensions with rows of a register tile: what they share is used again.

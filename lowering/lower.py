@@ -61,7 +61,7 @@ class Nest:
     joined      an output whose rows share lines, put together and written past the caches
     fetched     outputs whose cells join a tile's results at its end, and which tile fetches them
     keyed       instead of the loops a table of sums by value, where it pays at run time
-    ahead       bytes ahead at which a map's rows are fetched; 0: they are not
+    ahead       bytes ahead at which a map's rows, or the first lines of pages, are fetched; 0: they are not
     divided     dimensions whose thread loop has as many parts for every thread, see ``lowering.parts``
     results     "direct": a cell is finished inside the local tile
                 "in place": unfinished cells are kept in the output buffer between visits

@@ -111,8 +111,9 @@ class Machine:
     l2_bandwidth  bytes per second that one core has from its second cache
     l3_bandwidth  and from the last one, while the others read, too
     bandwidth     bytes per second that all cores together have from memory
+    huge_pages    whether large arrays lie in pages of 2 MiB, see ``has_huge_pages``
 
-    The last four are estimates unless they were measured (``tuning.ceilings``).
+    Rates and bandwidths are estimates unless they were measured (``tuning.ceilings``).
     """
 
     name: str
@@ -127,6 +128,7 @@ class Machine:
     l2_bandwidth: float = 1 / 6e-12
     l3_bandwidth: float = 1 / 6e-11
     bandwidth: float = 2.5e10
+    huge_pages: bool = False
     model: SystemModel = OPENMP_REG_SIMD
 
     @property
@@ -152,6 +154,18 @@ def _cache_bytes(level: int) -> int | None:
     return None
 
 
+def has_huge_pages(asked: bool) -> bool:
+    """Whether large arrays get pages of 2 MiB from the system: without asking, or as programs that ask do.
+
+    NumPy asks for all arrays of 4 MiB or more; ``malloc`` does not.
+    """
+    try:
+        policy = Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text()
+    except OSError:
+        return False
+    return "[always]" in policy or (asked and "[madvise]" in policy)
+
+
 @functools.cache
 def this_machine() -> Machine:
     """The machine we run on: cores from the affinity mask, caches from sysfs, vectors from its flags."""
@@ -173,4 +187,5 @@ def this_machine() -> Machine:
         _cache_bytes(2) or GENERIC.l2,
         _cache_bytes(3) or GENERIC.l3,
         l3_bandwidth=_ZEN_L3 if vendor == "AuthenticAMD" else GENERIC.l3_bandwidth,
+        huge_pages=has_huge_pages(asked=False),
     )

@@ -25,7 +25,8 @@ results at the end, instead of being what the tile starts from.  1: the tile's o
 it takes longer than memory does; 2, 3: those of the tile that the innermost loop over tiles comes to next, or
 the loop around it; 4, 5: the same, row by row between the steps, as a core keeps track of few fetches.
 ``ahead`` does so for maps (function without operator, S3 and S5): rows of operands and
-results that a tile is the first to touch are fetched so many bytes before; see ``lowering.ahead``.
+results that a tile is the first to touch are fetched so many bytes before.  For reductions in vectors along
+rows, each element of which is read once, it fetches the first lines of pages; see ``lowering.ahead``.
 ``table`` is an alternative to all of them where the program has the form of ``lowering.keyed``: points are
 summed by value, and cells look theirs up.
 ``padding`` refines D4: further elements behind each row of a buffer's copies, so that columns of a copy

@@ -21,7 +21,8 @@ in; everything else is a choice.
     fetch_<b>     1: what cells of an output hold is fetched while a tile computes, and joins at the end;
                   2, 3: for the next tile of the innermost loop over tiles, or of the loop around it;
                   4, 5: as 2 and 3, row by row between the steps of a tile where one loop has them
-    ahead         bytes ahead at which rows that a map's tile is the first to touch are fetched; 0: not at all
+    ahead         bytes ahead at which rows that a map's tile is the first to touch are fetched, or the first
+                  lines of pages of what is reduced along its rows; 0: not at all
 
 Layers of the model OpenMP+REG+SIMD: 0 blocks, 1 unused, 2 tiles inside a block, 3 points of a reduced
 dimension inside a block, 4 the register tile, 5 lanes.

@@ -10,11 +10,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from lowering.ahead import PAGE
 from lowering.choice import default_point
 from lowering.facts import (
     Facts,
     facts,
     fetchable,
+    follows_pages,
     follows_rows,
     histogram_threads,
     lane_counts,
@@ -106,6 +108,10 @@ def _space(f: Facts, machine: Machine) -> Space:
     if follows_rows(f, machine):
         parameters.append(("ahead", (0, 512, 1024, 2048)))
         restrictions.append("vector != '-' or ahead == 0")
+    elif follows_pages(f, machine):
+        parameters.append(("ahead", (0, PAGE, 2 * PAGE, 3 * PAGE)))
+        along = [d for d in vectors if d in f.pw]
+        restrictions.append(" or ".join([*(f"vector == '{d}'" for d in along), "ahead == 0"]))
     if keyed(f.program) is not None:
         parameters.append(("table", (0, 1)))
     return Space(tuple(parameters), tuple(restrictions))

@@ -13,6 +13,7 @@ from emit.request import Kernel
 from emit.targets import OPENMP
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, LoopNest, NestStmt
+from lowering.machine import has_huge_pages
 from mdh_core.expr import (
     Assign,
     Expr,
@@ -74,7 +75,8 @@ def prepared(nest: LoopNest, apart: bool = False) -> LoopNest:
 def program(found: LiftedNest, params: dict[str, int]) -> Program:
     """The file for a configuration that suits these values of the integer parameters."""
     sizes = tuple(p.sizes(known_sizes(found, params)) for p in found.programs)
-    plan = Plan(found, known_machine(), params, sizes)
+    machine = replace(known_machine(), huge_pages=has_huge_pages(asked=True))  # NumPy asks
+    plan = Plan(found, machine, params, sizes)
     return around(found, plan.kernel(plan.default, described=False))
 
 

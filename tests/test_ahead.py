@@ -152,7 +152,8 @@ def test_it_is_a_parameter() -> None:
     for name, sizes in (
         ("jacobi2d", {"i": 200, "j": 200}),
         ("jacobi1d", {"i": 1 << 26}),
-        ("matvec", {"i": 9000, "k": 9000}),
+        ("matvec", {"i": 900, "k": 900}),
+        ("matmul", {"i": 4000, "j": 4000, "k": 4000}),
     ):
         p = EVERYTHING[name]
         assert "ahead" not in tuning_space((p,), GENERIC, (sizes,)).names
@@ -164,3 +165,56 @@ def test_short_rows_stay_in_the_caches() -> None:
     for n, past in ((254, 0), (256, 1), (2001, 1)):
         sizes = {"i": 300, "j": 300, "k": n}
         assert default_point((JACOBI3D,), GENERIC, (sizes,))["past_O"] == past
+
+
+# --------------------------------------------------------------------------- pages of what is reduced
+
+PAGE_OF = "MDH_PAGE(&"
+DOT, MATVEC = EVERYTHING["dot"], EVERYTHING["matvec"]
+
+
+def test_pages_are_a_parameter_of_sums_along_rows() -> None:
+    """Of more than the last cache; the default for single rows, where a system gives arrays small pages."""
+    long, rows = {"k": 1 << 26}, {"i": 9000, "k": 9000}
+    for p, sizes, ahead in ((DOT, long, 8192), (MATVEC, rows, 0)):
+        assert ("ahead", (0, 4096, 8192, 12288)) in tuning_space((p,), GENERIC, (sizes,)).parameters
+        assert default_point((p,), GENERIC, (sizes,))["ahead"] == ahead
+        assert default_point((p,), replace(GENERIC, huge_pages=True), (sizes,))["ahead"] == 0
+    restricted = tuning_space((MATVEC,), GENERIC, (rows,)).restrictions
+    assert "vector == 'k' or ahead == 0" in restricted
+
+
+def test_each_row_that_nothing_else_reads() -> None:
+    """Once per row of a tile and step; not the vector, which all rows read."""
+    point: Point = {
+        "threads": "i", "vector": "k", "lanes": 16, "rows_i": 3, "order": 0, "block_i": 12, "block_k": 0, "ahead": 8192,
+    }  # fmt: skip
+    matrix, vector = (a.buffer for a in MATVEC.inp.accesses)
+    fetched = [row.strip() for row in _text(MATVEC, point).splitlines() if PAGE_OF in row]
+    assert fetched and all(row.startswith(f"{PAGE_OF}{matrix}[") for row in fetched)
+    assert all(row.endswith(", 64, 8192);") for row in fetched)  # sixteen elements a step, two pages on
+    for n in ("", " + 1", " + 2"):
+        assert len([row for row in fetched if f"i_start{n}" in row or f"i_2{n})" in row]) >= 1
+    assert PAGE_OF not in _text(MATVEC, point | {"ahead": 0})
+    assert PAGE_OF not in _text(MATVEC, point | {"vector": "i", "rows_i": 1, "threads": "i"})
+
+
+@pytest.mark.parametrize("p", [DOT, MATVEC], ids=lambda p: p.name)
+def test_pages_at_all_sizes(p: MdhProgram, tmp_path: Path) -> None:
+    """Rows of several pages and of none, whose beginnings lie anywhere; nothing is read behind an array."""
+    rng, cases = random.Random(p.name), []
+    vector = p.hom.dims[-1].name
+    for n in (0, 1, 31, 1024, 3001, 4099):
+        params = {q.name: (3 if q.name == "I" and p is MATVEC else n) for q in p.params}
+        buffers = buffers_for(p, params, rng)
+        sized, extra = with_extents(p, buffers, symbolic=True)
+        expected = copy_of(buffers)
+        run(p, params, expected)
+        values = {**params, **extra}
+        point: Point = {"threads": p.hom.dims[0].name, "vector": vector, "lanes": 16, "order": 0, "ahead": 4096}
+        point |= {f"block_{d.name}": 2048 if d.name == vector else 2 for d in p.hom.dims}
+        (c,) = configuration_at((sized,), GENERIC, (sized.sizes(integers(values)),), point)
+        assert PAGE_OF in emit_openmp(KernelRequest("k", "n", (sized,), (c,), GENERIC)).text
+        cases.append((Case(sized, c, values, buffers), expected))
+    check(cases, tmp_path, flags=WIDE)
+    check(cases, tmp_path, flags=SANITIZERS)

@@ -119,10 +119,10 @@ def measure_limits(working_set: float = _MEMORY, compiler: str = "gcc", threads:
 
     ``working_set``: bytes that are read again and again.  A case whose data stay in a cache has that
     cache's bandwidth as its limit, so the limit is measured at the case's own size.
-    Raises ``CeilingsError``.
+    Large arrays ask for pages of 2 MiB, as NumPy's do.  Raises ``CeilingsError``.
     """
     with tempfile.TemporaryDirectory(prefix="mdh-lift-") as directory:
-        return _run(_compiled((compiler,), Path(directory)), working_set, threads)
+        return _run(_compiled((compiler,), Path(directory)), working_set, threads, huge_pages=True)
 
 
 def measure(toolchain: Toolchain, threads: int, tell: Callable[[str], None] = lambda what: None) -> Ceilings:
@@ -169,9 +169,9 @@ def _compiled(cc: Sequence[str], directory: Path) -> Path:
     return program
 
 
-def _run(program: Path, array: float, threads: int) -> Limits:
+def _run(program: Path, array: float, threads: int, huge_pages: bool = False) -> Limits:
     environment = {**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})}
-    done = _done([str(program), str(int(array))], environment)
+    done = _done([str(program), str(int(array)), *(["huge"] if huge_pages else [])], environment)
     if done.returncode:
         raise CeilingsError(f"the measurement ended with status {done.returncode}; memory short?")
     return Limits(**json.loads(done.stdout))

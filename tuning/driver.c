@@ -33,7 +33,7 @@
 
 extern void omp_set_num_threads(int) __attribute__((weak));
 
-enum { MAX_ARGS = 256, CANARY = 0xA5, POISON = 0xCD, NAN_POISON = 0xFF };
+enum { MAX_ARGS = 256, CANARY = 0xA5, POISON = 0xCD, NAN_POISON = 0xFF, LARGE = 1 << 22 };
 enum role { PARAM, ARRAY, SCALAR, ITERATOR };
 enum data { EXACT, REAL, EXACT_PRODUCT, REAL_PRODUCT, POSITIVE, DOMINANT, DENORMAL };
 enum which { ORIGINAL = 1, CANDIDATE = 2, PLAIN = 4 };
@@ -56,6 +56,7 @@ struct spec {
     double limit;             /* seconds: a candidate slower than this is cut off */
     int warm;                 /* the candidate runs once before its time and its values count */
     int resident;             /* its times are those with its arrays on the device already */
+    int huge_pages;           /* large arrays ask for pages of 2 MiB, as NumPy does for its own */
     char value[MAX_ARGS][64]; /* text of a given parameter */
     unsigned long count[MAX_ARGS], diagonal[MAX_ARGS], below[MAX_ARGS]; /* below: how many indices */
     long first[MAX_ARGS];
@@ -111,6 +112,8 @@ static void guarded(struct region *r, size_t bytes, int at_start, size_t lead)
     r->map = mmap(NULL, r->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (r->map == MAP_FAILED || (inner && mprotect(r->map + page, inner, PROT_READ | PROT_WRITE)))
         finish("no_memory", "an array of the test program could not be allocated");
+    if (spec.huge_pages && inner >= LARGE)
+        madvise(r->map + page, inner, MADV_HUGEPAGE); /* a hint: what it cannot have stays as it is */
     r->bytes = bytes;
     r->inner = inner;
     r->base = r->map + page + (at_start ? lead : inner - bytes);
@@ -937,6 +940,7 @@ static void set(const char *key, const char *value)
     else if (!strcmp(key, "threads")) spec.threads = (int)v;
     else if (!strcmp(key, "bitwise")) spec.bitwise = (int)v;
     else if (!strcmp(key, "at_start")) spec.at_start = (int)v;
+    else if (!strcmp(key, "huge_pages")) spec.huge_pages = (int)v;
     else if (!strcmp(key, "special")) spec.special = (int)v;
     else if (!strcmp(key, "every")) spec.every = (int)v;
     else if (!strcmp(key, "zero_signs")) spec.zero_signs = (int)v;

@@ -211,6 +211,7 @@ def run_bench(
         "seed": seed,
         "data": DATA.index(data),
         "threads": bench.threads,
+        "huge_pages": int(bench.huge_pages),
         "which": which,
         "min_rounds": min_rounds,
         "max_rounds": max_rounds,

@@ -178,13 +178,17 @@ def default_cache_dir() -> Path:
 
 @dataclass
 class Workbench:
-    """Where programs are built and run: toolchain, limits, threads, cache."""
+    """Where programs are built and run: toolchain, limits, threads, cache.
+
+    ``huge_pages``: the arrays of programs that are timed ask for them, as NumPy's do.
+    """
 
     toolchain: Toolchain = field(default_factory=Toolchain)
     limits: Limits = field(default_factory=Limits)
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     jobs: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     cache_dir: Path = field(default_factory=default_cache_dir)
+    huge_pages: bool = False
     turns: Turns | None = None  # with other processes of the same run
 
     @cached_property
