@@ -8,10 +8,10 @@
 
 ``errno`` is not set; which functions a nest may take from here is for ``mdh_core.lanes.has_lanes`` to say.
 
-    exp    x = k ln 2 + r with |r| <= ln 2 / 2, k ln 2 in two parts of which the first is exact; e^r =
-           1 + r + r^2 P(r), the rounding error of 1 + r is added again; 2^k in two factors, as it may be
-           smaller than a normal number or the result larger than one; where the result is 0 one factor
-           is, since results that underflow cost many cycles
+    exp    x = k ln 2 + r with |r| <= ln 2 / 2, k ln 2 in two parts of which the first is exact and the second
+           is c; e^r = 1 + ((x - k ln 2) + (c + r^2 P(r))), so that what rounds is small; 2^k in two
+           factors, as it may be smaller than a normal number or the result larger than one; where the result
+           is 0 one factor is, since results that underflow cost many cycles; AVX-512 has an instruction
     floor  and its like: magnitudes below 2^23 or 2^52 are rounded by adding and subtracting that
     log    x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); ``float``: f - f^2/2 + f^3 P(f); ``double``,
            with s = f / (2 + f): f - (f^2/2 - s (f^2/2 + s^2 P(s^2))), which is 2 artanh(s)
@@ -55,12 +55,54 @@ _WHOLE = (
 )
 
 
+_CLAMP = (
+    *_CHOOSE,
+    *_FILLS,
+    "#ifndef MDH_CLAMP /* x = v, but no less than low and no more than high; a NaN stays */",
+    "#define MDH_CLAMPED(F, I, x, v, low, high) do { \\",
+    "    const F mdh_above = MDH_CHOOSE(F, I, (v) < (low), (F){0} + (low), v); \\",
+    "    x = MDH_CHOOSE(F, I, mdh_above > (high), (F){0} + (high), mdh_above); \\",
+    "  } while (0)",
+    "#if defined(__AVX__)",
+    "#define MDH_CLAMP(F, I, x, v, kind, low, high) do { \\",
+    "    if (MDH_FILLS(x)) { \\",
+    "      const F mdh_low = (F){0} + (low), mdh_high = (F){0} + (high); \\",
+    '      __asm__("vmax" kind " {%2, %1, %0|%0, %1, %2}" : "=v"(x) : "v"(mdh_low), "v"(v)); \\',
+    '      __asm__("vmin" kind " {%2, %1, %0|%0, %1, %2}" : "=v"(x) : "v"(mdh_high), "v"(x)); \\',
+    "    } else MDH_CLAMPED(F, I, x, v, low, high); \\",
+    "  } while (0)",
+    "#else",
+    "#define MDH_CLAMP(F, I, x, v, kind, low, high) MDH_CLAMPED(F, I, x, v, low, high)",
+    "#endif",
+    "#endif",
+)
+_SCALE = (
+    *_FILLS,
+    "#ifndef MDH_SCALE /* p times two to the k, which t ends with; 0 where the mask is 0 */",
+    "#define MDH_SCALED(F, I, p, t, bits, bias, mask) do { \\",
+    "    const I mdh_half = ((I)(t) >> 1) << (bits), mdh_one = ((I){0} + (bias)) << (bits); \\",
+    "    const I mdh_rest = (((I)(t) << (bits)) - mdh_half + mdh_one) & (I)(mask); \\",
+    "    p = p * (F)(mdh_half + mdh_one) * (F)mdh_rest; \\",
+    "  } while (0)",
+    "#if defined(__AVX512VL__)",
+    "#define MDH_SCALE(F, I, p, k, t, kind, bits, bias, mask) do { \\",
+    "    if (MDH_FILLS(p)) \\",
+    '      __asm__("vscalef" kind " {%1, %0, %0|%0, %0, %1}" : "+v"(p) : "v"(k)); \\',
+    "    else MDH_SCALED(F, I, p, t, bits, bias, mask); \\",
+    "  } while (0)",
+    "#else",
+    "#define MDH_SCALE(F, I, p, k, t, kind, bits, bias, mask) MDH_SCALED(F, I, p, t, bits, bias, mask)",
+    "#endif",
+    "#endif",
+)
+
+
 def _exp(t: ScalarType) -> list[str]:
     f = "f" if t.bits == 32 else ""
-    low, high, shift, magic, bits, mantissa, bias = (
-        ("-104.0f", "89.0f", "0x1.8p23f", "0x4b400000", "0x1.715476p+0f", 23, 127)
+    low, high, shift, bits, mantissa, bias = (
+        ("-104.0f", "89.0f", "0x1.8p23f", "0x1.715476p+0f", 23, 127)
         if f else
-        ("-746.0", "710.0", "0x1.8p52", "0x4338000000000000", "0x1.71547652b82fep+0", 52, 1023)
+        ("-746.0", "710.0", "0x1.8p52", "0x1.71547652b82fep+0", 52, 1023)
     )  # fmt: skip
     coefficients = (
         ("0.00138131245f", "0.0083694207f", "0.0416684572f", "0.166665148f", "0.49999993f")
@@ -70,23 +112,23 @@ def _exp(t: ScalarType) -> list[str]:
          "0.16666666666666385", "0.50000000000000117")
     )  # fmt: skip
     ln2 = _ln2(t)
+    kind = "ps" if f else "pd"
     return [
-        "const F mdh_v = (value), mdh_0 = {0};",
-        f"const F mdh_a = MDH_CHOOSE(F, I, mdh_v < {low}, mdh_0 - {low[1:]}, mdh_v);",
-        f"const F mdh_x = MDH_CHOOSE(F, I, mdh_a > {high}, mdh_0 + {high}, mdh_a);",
+        "const F mdh_v = (value);",
+        "F mdh_x;",
+        f'MDH_CLAMP(F, I, mdh_x, mdh_v, "{kind}", {low}, {high});',
         f"F mdh_t = mdh_x * {bits} + {shift};",
         "MDH_WHOLE(mdh_t);",
-        f"const I mdh_n = (I)mdh_t - {magic}, mdh_h = mdh_n >> 1;",
         f"const F mdh_k = mdh_t - {shift};",
         f"F mdh_y = mdh_x - mdh_k * {ln2[0]};",
         "MDH_WHOLE(mdh_y);",
         f"const F mdh_c = mdh_k * -{ln2[1]}, mdh_r = mdh_y + mdh_c;",
-        f"F mdh_u = mdh_y + 1.0{f};",
-        "MDH_WHOLE(mdh_u);",
         *_polynomial("mdh_r", coefficients),
-        f"mdh_p = mdh_p * (mdh_r * mdh_r) + mdh_c + (mdh_y - (mdh_u - 1.0{f})) + mdh_u;",
-        f"const I mdh_s = ((mdh_n - mdh_h + {bias}) << {mantissa}) & (I)(mdh_v >= {low});",
-        f"mdh_p * (F)((mdh_h + {bias}) << {mantissa}) * (F)mdh_s;",
+        "mdh_p = mdh_p * (mdh_r * mdh_r) + mdh_c + mdh_y;",
+        "MDH_WHOLE(mdh_p);",
+        f"mdh_p += 1.0{f};",
+        f'MDH_SCALE(F, I, mdh_p, mdh_k, mdh_t, "{kind}", {mantissa}, {bias}, mdh_v >= {low});',
+        "mdh_p;",
     ]
 
 
@@ -308,7 +350,8 @@ def math_macros(function: str) -> list[str]:
     t = LANES[function].type
     name, body = macro_name(function), _BODIES[LANES[function].name](t)
     used = (
-        ("MDH_CHOOSE", _CHOOSE), ("MDH_OF_EQUAL", _OF_EQUAL), ("MDH_WHOLE", _WHOLE),
+        ("MDH_CHOOSE", _CHOOSE), ("MDH_CLAMP", _CLAMP), ("MDH_SCALE", _SCALE),
+        ("MDH_OF_EQUAL", _OF_EQUAL), ("MDH_WHOLE", _WHOLE),
         ("MDH_ROOT", (*_FILLS, *_root(t))),
     )  # fmt: skip
     helpers = [line for word, lines in used if any(word in row for row in body) for line in lines]

@@ -189,7 +189,7 @@ def test_each_row_that_nothing_else_reads() -> None:
     point: Point = {
         "threads": "i", "vector": "k", "lanes": 16, "rows_i": 3, "order": 0, "block_i": 12, "block_k": 0, "ahead": 8192,
     }  # fmt: skip
-    matrix, vector = (a.buffer for a in MATVEC.inp.accesses)
+    matrix = MATVEC.inp.accesses[0].buffer
     fetched = [row.strip() for row in _text(MATVEC, point).splitlines() if PAGE_OF in row]
     assert fetched and all(row.startswith(f"{PAGE_OF}{matrix}[") for row in fetched)
     assert all(row.endswith(", 64, 8192);") for row in fetched)  # sixteen elements a step, two pages on

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 import random
 import subprocess
 from dataclasses import replace
@@ -52,19 +53,25 @@ from tuning.toolchain import Toolchain
 from tuning.verify import cases_for, verify
 
 KEEP = """
+#if defined(__AVX512F__)
+#define MDH_VECTOR_BYTES 64
+#define MDH_KEEP(x) __asm__("" : "+v"(x))
+#elif defined(__SSE2__)
 #define MDH_VECTOR_BYTES 32
-#if defined(__SSE2__)
 #define MDH_KEEP(x) __asm__("" : "+x"(x))
 #else
+#define MDH_VECTOR_BYTES 32
 #define MDH_KEEP(x) ((void)0)
 #endif
 """
 FLAGS = (("-O2", "-march=native"), ("-O2",), ("-O2", "-march=native", "-ffp-contract=off"))
+if platform.machine() == "x86_64":
+    FLAGS += (("-O2", "-march=native", "-mno-avx512f"),)
 
 
 def _widths(t: ScalarType, flags: tuple[str, ...]) -> list[int]:
-    """Bytes of vectors of at least two lanes, and no longer than a register."""
-    return [n for n in (8, 16, 32) if n >= 2 * t.size and (n < 32 or "-march=native" in flags)]
+    """Bytes of vectors of at least two lanes, and no longer than the longest registers."""
+    return [n for n in (8, 16, 32, 64) if n >= 2 * t.size and (n < 32 or "-march=native" in flags)]
 
 
 def _arguments(name: str, tag: str) -> str:
