@@ -20,7 +20,7 @@ from frontend_c.read import read
 from lifter.lift import lift
 from lowering.choice import default_point
 from lowering.facts import facts, is_screened, vector_candidates
-from lowering.machine import GENERIC
+from lowering.machine import GENERIC, this_machine
 from lowering.point import configuration_at
 from mdh_core.combine import arg_operator
 from mdh_core.expr import (
@@ -64,14 +64,16 @@ KEEP = """
 #define MDH_KEEP(x) ((void)0)
 #endif
 """
+NARROW = "-mno-avx512f"
 FLAGS = (("-O2", "-march=native"), ("-O2",), ("-O2", "-march=native", "-ffp-contract=off"))
 if platform.machine() == "x86_64":
-    FLAGS += (("-O2", "-march=native", "-mno-avx512f"),)
+    FLAGS += (("-O2", "-march=native", NARROW),)
 
 
 def _widths(t: ScalarType, flags: tuple[str, ...]) -> list[int]:
     """Bytes of vectors of at least two lanes, and no longer than the longest registers."""
-    return [n for n in (8, 16, 32, 64) if n >= 2 * t.size and (n < 32 or "-march=native" in flags)]
+    longest = 16 if "-march=native" not in flags else 32 if NARROW in flags else this_machine().vector_bytes
+    return [n for n in (8, 16, 32, 64) if 2 * t.size <= n <= longest]
 
 
 def _arguments(name: str, tag: str) -> str:
