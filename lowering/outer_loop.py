@@ -113,13 +113,16 @@ def in_one_loop(
 
 
 def usual_width(run: Run, own: Sequence[Facts], machine: Machine) -> int:
-    """Positions of a part that stays in the second cache, with enough parts for all threads; 0: none.
+    """Positions of a part that stays in the caches of a core, with enough parts for all threads; 0: none.
 
+    As many as the first cache holds, or a single one: the fewer, the faster, measured on softmax.
     ``own``: of each program of the run.
     """
     size = own[0].sizes[run.dims[0]]
-    each = sum(_union(own).values()) / max(1, size)
-    return min(_WIDEST, round(machine.l2 / 2 / max(1.0, each)), size // (_PARTS * machine.cores))
+    each = max(1.0, sum(_union(own).values()) / max(1, size))
+    if each > machine.l2 / 2:
+        return 0
+    return min(_WIDEST, max(1, round(machine.l1 / each)), size // (_PARTS * machine.cores))
 
 
 def bytes_saved(own: Sequence[Facts], machine: Machine) -> float:

@@ -177,9 +177,20 @@ class Plan:
             found[f"{_OUTER}{k}"] = width
             again = Counter(b for f in own for b in bytes_of(f))
             for n in mine if width else ():
+                found |= {x + _suffix(numbers[n]): v for x, v in self._row_by_row(n).items()}
                 names = (f"past_{b}" for b, times in again.items() if times > 1)
                 found |= {x + _suffix(numbers[n]): 0 for x in names if x + _suffix(n) in point}
         return found
+
+    def _row_by_row(self, n: int) -> Point:
+        """What a program takes whose rows the one before it has read: none side by side that share nothing.
+
+        A core waits where pages end only if memory is what it reads, and long rows are the better ones then.
+        """
+        machine = replace(self.machine, huge_pages=True)
+        own = default_point((self.programs[n],), machine, (self.sizes[n],))
+        rows = [x for x in own if x.startswith(("rows_", "lanes"))]
+        return {x: own[x] for x in (*rows, "ahead") if x in own}
 
     def _numbers_of(self, run: Run) -> list[int]:
         numbers = {id(p): n for n, p in enumerate(self.programs)}
