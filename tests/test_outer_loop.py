@@ -140,7 +140,7 @@ def test_when_it_is_taken() -> None:
     assert 1 <= int(point["outer_0"]) <= 2  # rows of x and y are 32 KiB together
     assert point["rows_i"] == point["rows_i_at2"] == 1  # from the caches, one after the other
     short, _ = _softmax("sizes(rows=1048576, cols=64)")
-    assert int(short.default["outer_0"]) == 64
+    assert 32 < int(short.default["outer_0"]) <= 64
     assert not any(v for n, v in point.items() if n.startswith("past_y"))
     assert dict(large.space.parameters)["outer_0"][0] == 0
     together, apart = (large.kernel({**point, "outer_0": w}).text for w in (8, 0))
