@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lowering.arithmetic import arithmetic, operations, rows_of
-from lowering.facts import Facts, facts, has_border, once, store_strides, strides, vector_length
+from lowering.facts import Facts, facts, has_border, once, read_once, store_strides, strides, vector_length
 from lowering.histogram import OneHot, one_hot
 from lowering.machine import LINE, Machine
 from lowering.parameters import output_buffers
@@ -32,6 +32,8 @@ _HALVED = 1.2  # what is written past the caches costs where two lines are at on
 _FOLLOWED, _STREAM = 16, 0.015  # rows that maps go through at once; of memory's time for each more, AVX2
 _FETCHED = 0.87  # what is left of memory's time where rows of maps are fetched ahead; measured on stencils
 _PLACES = {1: 1.12, 2: 1.03}  # memory's time where a thread reads at so few places at once; measured on sums
+_LONGER = 0.05  # of memory's time for each line of more that a tile reads of a row at once: more than was
+# measured on sums (0.02), as runs into the first cache, which short ones are more of, count for themselves
 _FEW_STEPS = 600  # points of reduced dimensions up to which constants for the sizes pay
 
 
@@ -80,6 +82,9 @@ def cost(f: Facts, machine: Machine, point: Point) -> float:
         memory *= _FETCHED
     if f.pw and _footprint(f) > machine.last and not machine.huge_pages:
         memory *= _PLACES.get(round(_rows_at_once(f, point)), 1.0)
+    passes = vector in f.cc and read_once(f) > machine.l3 and _stored(f) <= machine.l2
+    if f.pw and passes:  # all but results, which stay near, comes from memory in runs
+        memory *= 1.0 + _LONGER * (tile_of(point, vector) * f.lane_bytes / LINE - 1.0)
     if any(alike(f, machine, b, point) > 1 for b in past_caches(f, point)):
         memory *= _HALVED
     strided = 0.0
@@ -106,7 +111,7 @@ def cost(f: Facts, machine: Machine, point: Point) -> float:
         visits *= math.prod(max(1, f.sizes[d]) / tile_of(point, d) for d in f.cc)
         visits *= f.points / max(1, math.prod(f.sizes.values()))  # of a box, those that have points
         copied += visits * (live if works else rows) * _VISIT
-        if vector in f.cc and _footprint(f) > machine.last:
+        if vector in f.cc and not passes and _footprint(f) > machine.last:
             copied += visits * _pieces(f, machine, point) * _PIECE
         if works and vector in f.pw:  # the lanes of every cell are combined
             copied += visits * rows * v * 1e-9
@@ -116,6 +121,12 @@ def cost(f: Facts, machine: Machine, point: Point) -> float:
             copied += _rows_walked(f, point, packs) * _ROW
     added = near[1] * _NEAR_RUN + (strided + copied) / balance + region
     return slowest + _BESIDE * (sum(times) - slowest) + added
+
+
+def _stored(f: Facts) -> int:
+    """Bytes of all outputs."""
+    cells = math.prod(f.sizes[d] for d in f.cc)
+    return cells * sum(f.program.buffer(s.buffer).type.size for s in f.program.out.stores)
 
 
 def has_lines(f: Facts, point: Point) -> bool:

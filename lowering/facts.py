@@ -404,14 +404,15 @@ def follows_rows(f: Facts, machine: Machine) -> bool:
 
 def follows_pages(f: Facts, machine: Machine) -> bool:
     """Whether beginnings of pages may be fetched ahead: sums along rows of more than the last cache holds."""
-    read = {a.buffer: a for a in f.program.inp.accesses if _is_read_once(f, a)}
-    cells = math.prod(f.sizes[d.name] for d in f.program.hom.dims)
-    size = cells * sum(f.program.buffer(b).type.size for b in read)
-    return size > machine.last and any(d in f.pw for d in vector_candidates(f))
+    return read_once(f) > machine.last and any(d in f.pw for d in vector_candidates(f))
 
 
-def _is_read_once(f: Facts, a: Access) -> bool:
-    return all(n == 1 or any(d in x.names for x in a.index) for d, n in f.sizes.items())
+@once
+def read_once(f: Facts) -> int:
+    """Bytes of inputs of which each point reads elements of its own."""
+    every = {d for d, n in f.sizes.items() if n > 1}
+    read = {a.buffer for a in f.program.inp.accesses if every <= {d for x in a.index for d in x.names}}
+    return math.prod(f.sizes.values()) * sum(f.program.buffer(b).type.size for b in read)
 
 
 @once

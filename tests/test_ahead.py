@@ -20,7 +20,7 @@ from mdh_core.evaluate import Value
 from mdh_core.expr import FLOAT
 from mdh_core.interpreter import integers, run
 from mdh_core.ir import MdhProgram
-from tests.catalogue import EVERYTHING, binary, program, x
+from tests.catalogue import EVERYTHING, PLUS, binary, program, x
 from tests.emitted import FLAGS, Case, check, with_extents
 from tests.strategies import buffers_for, copy_of
 
@@ -218,3 +218,16 @@ def test_pages_at_all_sizes(p: MdhProgram, tmp_path: Path) -> None:
         cases.append((Case(sized, c, values, buffers), expected))
     check(cases, tmp_path, flags=WIDE)
     check(cases, tmp_path, flags=SANITIZERS)
+
+
+def test_sums_of_columns_read_each_row_in_short_runs() -> None:
+    """One or two lines of a row at once where the matrix comes from memory, more where a cache has it."""
+    p = program("turned", "k:K i:I", "cc pw", dict.fromkeys("Auz", FLOAT), "A[i, k] u[i]", "z[k]",
+                (binary("*", x(0), x(1)),), combine=PLUS)  # fmt: skip
+    wide = replace(GENERIC, cores=2, vector_bytes=64, registers=32, l2=1 << 20, l3=1 << 25)
+    lanes = {}
+    for n in (1024, 8192):
+        chosen = default_point((p,), wide, ({"k": n, "i": n},))
+        assert chosen["vector"] == "k"
+        lanes[n] = int(chosen["lanes"])
+    assert lanes[8192] <= 32 < lanes[1024]
