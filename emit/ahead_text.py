@@ -24,11 +24,16 @@ if TYPE_CHECKING:
 
 
 def write_pages(nest: NestText, inner: tuple[Loop, ...], vectors: Vectors) -> None:
-    """At the start of a step along rows that are reduced, register tile ``inner``: see ``lowering.ahead``."""
+    """At the start of a step along rows that are reduced, register tile ``inner``: see ``lowering.ahead``.
+
+    Copies are left out, which are near.
+    """
     program, v = nest.program, vectors.dim
     dims = [d.name for d in program.hom.dims]
     here = dict(nest.context.at)
     for found in read_once(program, v, {d: loop_range(inner, d) or 1 for d in dims}):
+        if any(pack.buffer == found.buffer for pack in nest.nest.packs):
+            continue
         size = program.buffer(found.buffer).type.size
         step = (loop_range(inner, v) or 1) * size
         for offsets in found.offsets:

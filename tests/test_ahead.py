@@ -196,6 +196,9 @@ def test_each_row_that_nothing_else_reads() -> None:
     for n in ("", " + 1", " + 2"):
         assert len([row for row in fetched if f"i_start{n}" in row or f"i_2{n})" in row]) >= 1
     assert PAGE_OF not in _text(MATVEC, point | {"ahead": 0})
+    copied: Point = {"threads": "", "vector": "k", "lanes": 16, "block_k": 512, "pack_A": "block", "ahead": 8192}
+    text = _text(DOT, copied)
+    assert "A_tile" in text and f"{PAGE_OF}B[" in text and f"{PAGE_OF}A_tile" not in text
     assert PAGE_OF not in _text(MATVEC, point | {"vector": "i", "rows_i": 1, "threads": "i"})
 
 
