@@ -186,11 +186,11 @@ class Plan:
         """What a program takes whose rows the one before it has read: none side by side that share nothing.
 
         A core waits where pages end only if memory is what it reads, and long rows are the better ones then.
+        Empty where that needs copies.
         """
         machine = replace(self.machine, huge_pages=True)
         own = default_point((self.programs[n],), machine, (self.sizes[n],))
-        rows = [x for x in own if x.startswith(("rows_", "lanes"))]
-        return {x: own[x] for x in (*rows, "ahead") if x in own}
+        return {} if any(v != "no" for x, v in own.items() if x.startswith("pack_")) else own
 
     def _numbers_of(self, run: Run) -> list[int]:
         numbers = {id(p): n for n, p in enumerate(self.programs)}
