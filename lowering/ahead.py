@@ -54,7 +54,7 @@ def first_rows(
     groups: dict[tuple[str, tuple[Affine, ...]], set[Offsets]] = {}
     for a in program.inp.accesses:
         added = _added(a, dims)
-        if added is None or vector not in a.index[-1].names:
+        if added is None or not a.index or vector not in a.index[-1].names:
             continue
         index = tuple(Affine(x.terms, 0 if x.names & added.keys() else x.const) for x in a.index)
         touched = groups.setdefault((a.buffer, index), set())

@@ -178,6 +178,9 @@ class Plan:
             again = Counter(b for f in own for b in bytes_of(f))
             for n in mine if width else ():
                 found |= {x + _suffix(numbers[n]): v for x, v in self._row_by_row(n).items()}
+                cut = f"rows_{run.dims[mine.index(n)]}{_suffix(numbers[n])}"
+                if int(found.get(cut, point.get(cut, 1))) > width:
+                    found[cut] = 1  # a tile of more rows than a part has is never whole
                 names = (f"past_{b}" for b, times in again.items() if times > 1)
                 found |= {x + _suffix(numbers[n]): 0 for x in names if x + _suffix(n) in point}
         return found

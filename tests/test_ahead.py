@@ -234,3 +234,13 @@ def test_sums_of_columns_read_each_row_in_short_runs() -> None:
         assert chosen["vector"] == "k"
         lanes[n] = int(chosen["lanes"])
     assert lanes[8192] <= 32 < lanes[1024]
+
+
+def test_scalars_have_no_rows() -> None:
+    """A sum along a row of differences from one value."""
+    p = program("spread", "k:K", "pw", dict.fromkeys("Amz", FLOAT), "A[k] m[]", "z[]",
+                (binary("-", x(0), x(1)),), combine=PLUS)  # fmt: skip
+    assert [r.buffer for r in first_rows(p, "k", (), {})] == ["A"]
+    point: Point = {"threads": "", "vector": "k", "lanes": 16, "block_k": 512, "ahead": 8192}
+    text = _text(p, point)
+    assert f"{PAGE_OF}A[" in text and f"{PAGE_OF}m" not in text

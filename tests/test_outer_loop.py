@@ -15,6 +15,7 @@ from frontend_c.preprocess import CompileCommand
 from frontend_c.read import read
 from lifter.lift import lift
 from lowering.host_tiles import HostTiles, Skew
+from lowering.machine import GENERIC
 from lowering.outer_loop import in_one_loop, runs_of
 from mdh_core.expr import DOUBLE, Affine
 from mdh_core.interpreter import BufferValue
@@ -174,3 +175,25 @@ def test_a_part_left_out_is_seen() -> None:
     assert built.ok, built.reason
     cases = cases_for(subject, [{"rows": 7, "cols": 33}], style="sum")
     assert not verify(bench, subject, built.data["program"], cases).ok
+
+
+def test_tiles_have_no_more_rows_than_a_part() -> None:
+    """Rows that share an operand would be side by side, but a part has fewer."""
+    text = b"""void f(long n, long k, const float (*restrict a)[k], const float *restrict q, const float *restrict w,
+       float *restrict s, float *restrict r)
+{
+#pragma mdh sizes(n=16384, k=4096)
+    {
+        for (long i = 0; i < n; i++) { s[i] = 0; for (long j = 0; j < k; j++) s[i] += a[i][j] * q[j]; }
+        for (long i = 0; i < n; i++) {
+            r[i] = 0;
+            for (long j = 0; j < k; j++) r[i] += (a[i][j] - s[i]) * (a[i][j] - s[i]) * w[j];
+        }
+    }
+}
+"""
+    plan = kernels.plan(lift(read(SourceFile("f.c", text), CompileCommand(directory="/")).nests[0]))
+    point = replace(plan, machine=GENERIC).default
+    width = int(point["outer_0"])
+    assert width > 0
+    assert all(int(v) <= width for n, v in point.items() if n.startswith("rows_i"))
