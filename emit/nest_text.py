@@ -222,12 +222,15 @@ class NestText(PacksText):
         self.context.at[loop.dim] = variable
         again = self._next_tile(variable, self._first_step(inner, vectors, start, size), size)
         with out.block(f"for (; {variable} + {size} <= {end}; {again})"):
-            if vectors is not None and self.nest.ahead and loop.dim == vectors.dim:
+            if vectors is not None and self._follows_rows(vectors, loop):
                 write_ahead(self, inner, vectors)
             self._version(inner, full=True, vectors=vectors)
         if remains:
             with out.block(f"if ({variable} < {end})"):
                 self._rest_of_row(inner, vectors, start, end, size)
+
+    def _follows_rows(self, vectors: Vectors, loop: Loop) -> bool:
+        return bool(self.nest.ahead) and self.function is None and loop.dim == vectors.dim
 
     @staticmethod
     def _next_tile(variable: str, step: str | None, size: int) -> str:

@@ -12,7 +12,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lowering.arithmetic import arithmetic, operations, rows_of
-from lowering.facts import Facts, facts, has_border, once, read_once, store_strides, strides, vector_length
+from lowering.facts import (
+    Facts,
+    bytes_read_once,
+    facts,
+    has_border,
+    once,
+    store_strides,
+    stored_bytes,
+    strides,
+    vector_length,
+)
 from lowering.histogram import OneHot, one_hot
 from lowering.machine import LINE, Machine
 from lowering.parameters import output_buffers
@@ -82,9 +92,9 @@ def cost(f: Facts, machine: Machine, point: Point) -> float:
         memory *= _FETCHED
     if f.pw and _footprint(f) > machine.last and not machine.huge_pages:
         memory *= _PLACES.get(round(_rows_at_once(f, point)), 1.0)
-    passes = vector in f.cc and read_once(f) > machine.l3 and _stored(f) <= machine.l2
+    passes = vector in f.cc and bytes_read_once(f, vector) > machine.l3 and stored_bytes(f) <= machine.l2
     if f.pw and passes:  # all but results, which stay near, comes from memory in runs
-        memory *= 1.0 + _LONGER * (tile_of(point, vector) * f.lane_bytes / LINE - 1.0)
+        memory *= 1.0 + _LONGER * max(0.0, tile_of(point, vector) * f.lane_bytes / LINE - 1.0)
     if any(alike(f, machine, b, point) > 1 for b in past_caches(f, point)):
         memory *= _HALVED
     strided = 0.0
@@ -121,12 +131,6 @@ def cost(f: Facts, machine: Machine, point: Point) -> float:
             copied += _rows_walked(f, point, packs) * _ROW
     added = near[1] * _NEAR_RUN + (strided + copied) / balance + region
     return slowest + _BESIDE * (sum(times) - slowest) + added
-
-
-def _stored(f: Facts) -> int:
-    """Bytes of all outputs."""
-    cells = math.prod(f.sizes[d] for d in f.cc)
-    return cells * sum(f.program.buffer(s.buffer).type.size for s in f.program.out.stores)
 
 
 def has_lines(f: Facts, point: Point) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from lowering.ahead import read_once
 from lowering.copied import copied_value
 from lowering.domains import read_in_boxes, shares
 from lowering.histogram import OneHot
@@ -398,20 +399,25 @@ def follows_rows(f: Facts, machine: Machine) -> bool:
     """Whether rows of a map may be fetched ahead: tiles of several, outputs larger than the last cache."""
     if f.pw or f.ps or len(f.cc) < 2 or not row_dims(f) or has_border(f):
         return False
+    return stored_bytes(f) > machine.last
+
+
+def stored_bytes(f: Facts) -> int:
+    """Of all outputs."""
     cells = math.prod(f.sizes[d] for d in f.cc)
-    return cells * sum(f.program.buffer(s.buffer).type.size for s in f.program.out.stores) > machine.last
+    return cells * sum(f.program.buffer(s.buffer).type.size for s in f.program.out.stores)
 
 
 def follows_pages(f: Facts, machine: Machine) -> bool:
     """Whether beginnings of pages may be fetched ahead: sums along rows of more than the last cache holds."""
-    return read_once(f) > machine.last and any(d in f.pw for d in vector_candidates(f))
+    along = (d for d in vector_candidates(f) if d in f.pw)
+    return not is_screened(f.program) and any(bytes_read_once(f, d) > machine.last for d in along)
 
 
 @once
-def read_once(f: Facts) -> int:
-    """Bytes of inputs of which each point reads elements of its own."""
-    every = {d for d, n in f.sizes.items() if n > 1}
-    read = {a.buffer for a in f.program.inp.accesses if every <= {d for x in a.index for d in x.names}}
+def bytes_read_once(f: Facts, vector: str) -> int:
+    """Of inputs with rows along ``vector``, of which each point reads elements of its own."""
+    read = {r.buffer for r in read_once(f.program, vector, {})}
     return math.prod(f.sizes.values()) * sum(f.program.buffer(b).type.size for b in read)
 
 

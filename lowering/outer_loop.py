@@ -115,14 +115,15 @@ def in_one_loop(
 def usual_width(run: Run, own: Sequence[Facts], machine: Machine) -> int:
     """Positions of a part that stays in the caches of a core, with enough parts for all threads; 0: none.
 
-    As many as the first cache holds, or a single one: the fewer, the faster, measured on softmax.
+    As many as the first cache holds, or a single one: the fewer, the faster, measured on softmax.  None where
+    one does not fit into half of the second.
     ``own``: of each program of the run.
     """
     size = own[0].sizes[run.dims[0]]
     each = max(1.0, sum(_union(own).values()) / max(1, size))
     if each > machine.l2 / 2:
         return 0
-    return min(_WIDEST, max(1, round(machine.l1 / each)), size // (_PARTS * machine.cores))
+    return min(_WIDEST, max(1, int(machine.l1 / each)), size // (_PARTS * machine.cores))
 
 
 def bytes_saved(own: Sequence[Facts], machine: Machine) -> float:

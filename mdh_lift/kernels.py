@@ -176,24 +176,31 @@ class Plan:
             width = usual_width(run, own, self.machine) if pays else 0
             found[f"{_OUTER}{k}"] = width
             again = Counter(b for f in own for b in bytes_of(f))
-            for n in mine if width else ():
-                found |= {x + _suffix(numbers[n]): v for x, v in self._row_by_row(n).items()}
-                cut = f"rows_{run.dims[mine.index(n)]}{_suffix(numbers[n])}"
-                if int(found.get(cut, point.get(cut, 1))) > width:
-                    found[cut] = 1  # a tile of more rows than a part has is never whole
-                names = (f"past_{b}" for b, times in again.items() if times > 1)
-                found |= {x + _suffix(numbers[n]): 0 for x in names if x + _suffix(n) in point}
+            near = {f"past_{b}": 0 for b, times in again.items() if times > 1}
+            for n, d in zip(mine, run.dims, strict=True) if width else ():
+                usual = own_values(point, n)
+                part = self._of_part(usual, n, d, width)
+                part |= {x: v for x, v in near.items() if x in usual}
+                found |= {x + _suffix(numbers[n]): v for x, v in part.items()}
         return found
 
-    def _row_by_row(self, n: int) -> Point:
-        """What a program takes whose rows the one before it has read: none side by side that share nothing.
+    def _of_part(self, usual: Point, n: int, cut: str, width: int) -> Point:
+        """What a program takes instead of its usual values where one thread has so many positions of ``cut``.
 
-        A core waits where pages end only if memory is what it reads, and long rows are the better ones then.
-        Empty where that needs copies.
+        The program before it has read its rows, and a core waits where small pages end only if memory is what
+        it reads: none are side by side that share nothing, unless that needs copies.  Tiles have no more rows
+        than a part, or would never be whole.  Reductions that threads share would need memory for results.
         """
         machine = replace(self.machine, huge_pages=True)
-        own = default_point((self.programs[n],), machine, (self.sizes[n],))
-        return {} if any(v != "no" for x, v in own.items() if x.startswith("pack_")) else own
+        part = default_point((self.programs[n],), machine, (self.sizes[n],))
+        if any(v != "no" for x, v in part.items() if x.startswith("pack_")):
+            part = {}
+        own, reduced = usual | part, {d.name for d in self.programs[n].hom.dims_of("pw")}
+        if not reduced.isdisjoint(str(own.get("threads", "")).split(",")):
+            part["threads"] = cut
+        if int(own.get(f"rows_{cut}", 1)) > width:
+            part |= {f"rows_{cut}": 1} | ({"ahead": 0} if "ahead" in own else {})  # few rows need no fetching
+        return part
 
     def _numbers_of(self, run: Run) -> list[int]:
         numbers = {id(p): n for n, p in enumerate(self.programs)}

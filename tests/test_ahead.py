@@ -13,14 +13,15 @@ from emit.render import emit_openmp
 from emit.request import KernelRequest
 from lowering.ahead import first_rows
 from lowering.choice import default_point
+from lowering.facts import is_screened
 from lowering.machine import GENERIC, Machine
 from lowering.point import Point, configuration_at
 from lowering.space import tuning_space
 from mdh_core.evaluate import Value
 from mdh_core.expr import FLOAT
-from mdh_core.interpreter import integers, run
+from mdh_core.interpreter import BufferValue, integers, run
 from mdh_core.ir import MdhProgram
-from tests.catalogue import EVERYTHING, PLUS, binary, program, x
+from tests.catalogue import EVERYTHING, PLUS, binary, product, program, x
 from tests.emitted import FLAGS, Case, check, with_extents
 from tests.strategies import buffers_for, copy_of
 
@@ -96,6 +97,20 @@ def _text(p: MdhProgram, point: Point, machine: Machine = GENERIC) -> str:
     return emit_openmp(KernelRequest("kernel", "n", (p,), (c,), machine)).text
 
 
+def _case(
+    p: MdhProgram, params: dict[str, Value], point: Point, rng: random.Random, fetch: str
+) -> tuple[Case, dict[str, BufferValue]]:
+    """A kernel that has the text ``fetch``, with its inputs; and what the interpreter makes of these."""
+    buffers = buffers_for(p, params, rng)
+    sized, extra = with_extents(p, buffers, symbolic=True)
+    expected = copy_of(buffers)
+    run(p, params, expected)
+    values = {**params, **extra}
+    (c,) = configuration_at((sized,), GENERIC, (sized.sizes(integers(values)),), point)
+    assert fetch in emit_openmp(KernelRequest("k", "n", (sized,), (c,), GENERIC)).text
+    return Case(sized, c, values, buffers), expected
+
+
 @pytest.mark.parametrize("p", [JACOBI2D, JACOBI3D, MIXED], ids=lambda p: p.name)
 def test_at_all_sizes(p: MdhProgram, tmp_path: Path) -> None:
     """Whole tiles, rests moved back and clipped; to the end of the arrays, behind which nothing is read."""
@@ -104,15 +119,7 @@ def test_at_all_sizes(p: MdhProgram, tmp_path: Path) -> None:
     rows = {"rows_i": 4} if len(dims) < 3 else {"rows_i": 2, "rows_j": 2}
     for sizes in ((1, 1, 1), (4, 16, 16), (5, 33, 40), (13, 31, 17), (8, 3, 70), (0, 5, 16)):
         params = _params(p, sizes if len(dims) == 3 else (sizes[0], sizes[2]))
-        buffers = buffers_for(p, params, rng)
-        sized, extra = with_extents(p, buffers, symbolic=True)
-        expected = copy_of(buffers)
-        run(p, params, expected)
-        values = {**params, **extra}
-        point = POINT | rows | {"vector": dims[-1]}
-        (c,) = configuration_at((sized,), GENERIC, (sized.sizes(integers(values)),), point)
-        assert FETCH in emit_openmp(KernelRequest("k", "n", (sized,), (c,), GENERIC)).text
-        cases.append((Case(sized, c, values, buffers), expected))
+        cases.append(_case(p, params, POINT | rows | {"vector": dims[-1]}, rng, FETCH))
     check(cases, tmp_path, flags=WIDE)
     check(cases, tmp_path, flags=SANITIZERS)
 
@@ -180,6 +187,10 @@ def test_pages_are_a_parameter_of_sums_along_rows() -> None:
         assert ("ahead", (0, 4096, 8192, 12288)) in tuning_space((p,), GENERIC, (sizes,)).parameters
         assert default_point((p,), GENERIC, (sizes,))["ahead"] == ahead
         assert default_point((p,), replace(GENERIC, huge_pages=True), (sizes,))["ahead"] == 0
+    windows = product("windows", "i:I k:K", "cc pw", "A[i + k]", "B[k]", "C[i]")  # read again and again
+    assert "ahead" not in tuning_space((windows,), GENERIC, ({"i": 1 << 16, "k": 1 << 10},)).names
+    best, sizes = EVERYTHING["argmax_payload"], {"r": 9000, "c": 9000}
+    assert is_screened(best) and "ahead" not in tuning_space((best,), GENERIC, (sizes,)).names
     restricted = tuning_space((MATVEC,), GENERIC, (rows,)).restrictions
     assert "vector == 'k' or ahead == 0" in restricted
 
@@ -191,10 +202,9 @@ def test_each_row_that_nothing_else_reads() -> None:
     }  # fmt: skip
     matrix = MATVEC.inp.accesses[0].buffer
     fetched = [row.strip() for row in _text(MATVEC, point).splitlines() if PAGE_OF in row]
-    assert fetched and all(row.startswith(f"{PAGE_OF}{matrix}[") for row in fetched)
-    assert all(row.endswith(", 64, 8192);") for row in fetched)  # sixteen elements a step, two pages on
-    for n in ("", " + 1", " + 2"):
-        assert len([row for row in fetched if f"i_start{n}" in row or f"i_2{n})" in row]) >= 1
+    tile = (f"{i}*M_n1 + k_1" for i in ("i_start", "(i_start + 1)", "(i_start + 2)"))
+    single = ("i_2_2*M_n1 + k_1_2",)  # where a part has fewer than three rows
+    assert fetched == [f"{PAGE_OF}{matrix}[{at}], 64, 8192);" for at in (*tile, *single)]  # two pages on
     assert PAGE_OF not in _text(MATVEC, point | {"ahead": 0})
     copied: Point = {"threads": "", "vector": "k", "lanes": 16, "block_k": 512, "pack_A": "block", "ahead": 8192}
     text = _text(DOT, copied)
@@ -204,21 +214,14 @@ def test_each_row_that_nothing_else_reads() -> None:
 
 @pytest.mark.parametrize("p", [DOT, MATVEC], ids=lambda p: p.name)
 def test_pages_at_all_sizes(p: MdhProgram, tmp_path: Path) -> None:
-    """Rows of several pages and of none, whose beginnings lie anywhere; nothing is read behind an array."""
+    """The results, of rows of several pages and of none, whose beginnings lie anywhere."""
     rng, cases = random.Random(p.name), []
     vector = p.hom.dims[-1].name
     for n in (0, 1, 31, 1024, 3001, 4099):
-        params = {q.name: (3 if q.name == "I" and p is MATVEC else n) for q in p.params}
-        buffers = buffers_for(p, params, rng)
-        sized, extra = with_extents(p, buffers, symbolic=True)
-        expected = copy_of(buffers)
-        run(p, params, expected)
-        values = {**params, **extra}
+        params: dict[str, Value] = {q.name: (3 if q.name == "I" and p is MATVEC else n) for q in p.params}
         point: Point = {"threads": p.hom.dims[0].name, "vector": vector, "lanes": 16, "order": 0, "ahead": 4096}
         point |= {f"block_{d.name}": 2048 if d.name == vector else 2 for d in p.hom.dims}
-        (c,) = configuration_at((sized,), GENERIC, (sized.sizes(integers(values)),), point)
-        assert PAGE_OF in emit_openmp(KernelRequest("k", "n", (sized,), (c,), GENERIC)).text
-        cases.append((Case(sized, c, values, buffers), expected))
+        cases.append(_case(p, params, point, rng, PAGE_OF))
     check(cases, tmp_path, flags=WIDE)
     check(cases, tmp_path, flags=SANITIZERS)
 

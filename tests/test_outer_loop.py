@@ -14,6 +14,7 @@ from certify.obligations import PROVED, REFUTED
 from frontend_c.preprocess import CompileCommand
 from frontend_c.read import read
 from lifter.lift import lift
+from lowering.choice import default_point
 from lowering.host_tiles import HostTiles, Skew
 from lowering.machine import GENERIC
 from lowering.outer_loop import in_one_loop, runs_of
@@ -136,18 +137,19 @@ def _softmax(sizes: str = "") -> tuple[kernels.Plan, SourceFile]:
 
 def test_when_it_is_taken() -> None:
     """Where rows would come from memory again; what is read again is not stored past the caches."""
-    large, _ = _softmax("sizes(rows=4096, cols=4096)")
+    large, short, small = (
+        replace(_softmax(f"sizes(rows={rows}, cols={cols})")[0], machine=GENERIC)
+        for rows, cols in ((4096, 4096), (1 << 20, 64), (64, 64))
+    )
     point = large.default
-    assert 1 <= int(point["outer_0"]) <= 2  # rows of x and y are 32 KiB together
+    assert point["outer_0"] == 1  # rows of x and y are 32 KiB together
     assert point["rows_i"] == point["rows_i_at2"] == 1  # from the caches, one after the other
-    short, _ = _softmax("sizes(rows=1048576, cols=64)")
     assert 32 < int(short.default["outer_0"]) <= 64
     assert not any(v for n, v in point.items() if n.startswith("past_y"))
     assert dict(large.space.parameters)["outer_0"][0] == 0
     together, apart = (large.kernel({**point, "outer_0": w}).text for w in (8, 0))
     assert (together.count("#pragma omp parallel"), apart.count("#pragma omp parallel")) == (1, 5)
     assert large.estimate(point) < large.estimate({**point, "outer_0": 0})
-    small, _ = _softmax("sizes(rows=64, cols=64)")
     assert small.default["outer_0"] == 0
     assert dict(small.space.parameters)["outer_0"] == (0, 8)  # a search may find what the model does not see
 
@@ -197,3 +199,30 @@ def test_tiles_have_no_more_rows_than_a_part() -> None:
     width = int(point["outer_0"])
     assert width > 0
     assert all(int(v) <= width for n, v in point.items() if n.startswith("rows_i"))
+
+
+def test_a_sum_that_threads_would_share_is_one_threads() -> None:
+    """Memory for their parts would keep the programs from having one loop."""
+    text = b"""void f(long n, long m, const float (*restrict a)[m], float (*restrict b)[m][m], float *restrict s)
+{
+#pragma mdh sizes(n=97, m=240)
+    {
+        for (long i = 0; i < n; i++)
+            for (long j = 0; j < m; j++)
+                for (long k = 0; k < m; k++)
+                    b[i][j][k] = a[i][j] + a[i][k];
+        for (long i = 0; i < n; i++) {
+            s[i] = 0;
+            for (long j = 0; j < m; j++)
+                for (long k = 0; k < m; k++)
+                    s[i] += b[i][j][k] * b[i][j][k];
+        }
+    }
+}
+"""
+    wide = replace(GENERIC, cores=2, vector_bytes=64, registers=32, l2=1 << 20, l3=1 << 25)
+    plan = replace(kernels.plan(lift(read(SourceFile("f.c", text), CompileCommand(directory="/")).nests[0])), machine=wide)
+    point = plan.default
+    assert int(point["outer_0"]) > 0 and point["threads_at1"] == "i"
+    assert default_point((plan.programs[1],), wide, (plan.sizes[1],))["threads"] == "j"
+    assert plan.kernel(point).text.count("#pragma omp parallel") == 1

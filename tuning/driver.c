@@ -112,8 +112,10 @@ static void guarded(struct region *r, size_t bytes, int at_start, size_t lead)
     r->map = mmap(NULL, r->map_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (r->map == MAP_FAILED || (inner && mprotect(r->map + page, inner, PROT_READ | PROT_WRITE)))
         finish("no_memory", "an array of the test program could not be allocated");
+#ifdef MADV_HUGEPAGE
     if (spec.huge_pages && inner >= LARGE)
         madvise(r->map + page, inner, MADV_HUGEPAGE); /* a hint: what it cannot have stays as it is */
+#endif
     r->bytes = bytes;
     r->inner = inner;
     r->base = r->map + page + (at_start ? lead : inner - bytes);
