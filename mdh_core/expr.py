@@ -287,24 +287,41 @@ def children(e: Expr) -> tuple[Expr, ...]:
 
 
 def map_children(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
-    """The same node with ``f`` applied to each direct subexpression."""
+    """The same node with ``f`` applied to each direct subexpression; ``e`` itself where none changes."""
     match e:
         case Const() | Var() | Operand() | Result():
             return e
         case Load(index=index):
-            return replace(e, index=tuple(map(f, index)))
-        case Unary(a=a) | Cast(a=a) | Field(a=a):
-            return replace(e, a=f(a))
+            new = _mapped(index, f)
+            return e if new is index else Load(e.buffer, new, e.type, e.span)
+        case Unary(a=a):
+            x = f(a)
+            return e if x is a else Unary(e.op, x, e.type)
+        case Cast(a=a):
+            x = f(a)
+            return e if x is a else Cast(x, e.type)
+        case Field(a=a):
+            x = f(a)
+            return e if x is a else Field(x, e.name, e.type)
         case Binary(a=a, b=b):
-            return replace(e, a=f(a), b=f(b))
+            x, y = f(a), f(b)
+            return e if x is a and y is b else Binary(e.op, x, y, e.type)
         case Select(cond=c, then=t, other=o):
-            return replace(e, cond=f(c), then=f(t), other=f(o))
+            x, y, z = f(c), f(t), f(o)
+            return e if x is c and y is t and z is o else Select(x, y, z, e.type)
         case Call(args=args):
-            return replace(e, args=tuple(map(f, args)))
+            new = _mapped(args, f)
+            return e if new is args else Call(e.function, new, e.type)
         case MakeRecord(values=values):
-            return replace(e, values=tuple(map(f, values)))
+            new = _mapped(values, f)
+            return e if new is values else MakeRecord(new, e.type)
         case _:
             assert_never(e)
+
+
+def _mapped(parts: tuple[Expr, ...], f: Callable[[Expr], Expr]) -> tuple[Expr, ...]:
+    new = tuple(map(f, parts))
+    return parts if all(x is y for x, y in zip(new, parts, strict=True)) else new
 
 
 def walk(e: Expr) -> Iterator[Expr]:

@@ -88,3 +88,25 @@ def test_directories_of_dead_processes_are_swept(tmp_path: Path, monkeypatch: py
     (cache.root / f"tmp-{os.getpid()}-x1").mkdir()
     cache.prune()
     assert [p.name for p in cache.root.iterdir()] == [f"tmp-{os.getpid()}-x1"]
+
+
+def test_the_cache_is_looked_through_at_times_only(tmp_path: Path) -> None:
+    cache = runner.Cache(tmp_path / "cache")
+    stamp = tmp_path / "cache.pruned"
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+
+    def pruned(age: float | None) -> bool:
+        """With the last time so many seconds ago."""
+        left = cache.root / f"tmp-{dead.pid}-x1"
+        left.mkdir(exist_ok=True)
+        if age is not None:
+            os.utime(stamp, (time.time() - age,) * 2)
+        cache.prune_at_times()
+        return not left.exists()
+
+    assert pruned(None)
+    assert not pruned(0) and not pruned(runner.PRUNE_INTERVAL - 60)
+    assert pruned(runner.PRUNE_INTERVAL + 60)
+    assert not pruned(0)
+    assert pruned(-3600)  # the clock was set back

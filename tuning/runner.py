@@ -48,6 +48,7 @@ from tuning.toolchain import Toolchain, compiler_reason
 from tuning.turns import Turns
 
 CACHE_CAP = 512 << 20
+PRUNE_INTERVAL = 600.0  # seconds; to look at thousands of entries takes longer than a small program to compile
 _SAID = "unit.txt"  # beside a program: what the compiler of the candidate's own file said
 
 OK = "ok"
@@ -145,10 +146,22 @@ class Cache:
             if is_left_over(entry.name) or (now - used > 86400 if unfinished else total > cap):
                 shutil.rmtree(entry, ignore_errors=True)
 
+    def prune_at_times(self) -> None:
+        """``prune``, unless some process has within ``PRUNE_INTERVAL``."""
+        stamp = self.root.with_name(f"{self.root.name}.pruned")
+        with suppress(OSError):
+            if 0 <= time.time() - stamp.stat().st_mtime < PRUNE_INTERVAL:
+                return
+        with suppress(OSError):
+            stamp.touch()
+        self.prune()
+
     def _entries(self) -> Iterator[tuple[float, int, Path]]:
-        for entry in self.root.iterdir():
-            with suppress(OSError):  # another process may remove what we look at
-                yield entry.stat().st_mtime, sum(f.stat().st_size for f in entry.iterdir()), entry
+        with os.scandir(self.root) as entries:
+            for entry in entries:
+                with suppress(OSError), os.scandir(entry.path) as files:  # others may remove what we look at
+                    size = sum(f.stat().st_size for f in files)
+                    yield entry.stat().st_mtime, size, Path(entry.path)
 
 
 def _file_hash(path: str) -> str:
@@ -194,7 +207,7 @@ class Workbench:
     @cached_property
     def _cache(self) -> Cache:
         cache = Cache(Path(self.cache_dir) / "programs")
-        cache.prune()
+        cache.prune_at_times()
         sweep()
         return cache
 
