@@ -326,9 +326,12 @@ def _mapped(parts: tuple[Expr, ...], f: Callable[[Expr], Expr]) -> tuple[Expr, .
 
 def walk(e: Expr) -> Iterator[Expr]:
     """The expression and everything below it, outermost first."""
-    yield e
-    for child in children(e):
-        yield from walk(child)
+    rest = [e]
+    while rest:
+        e = rest.pop()
+        yield e
+        if below := children(e):
+            rest.extend(reversed(below))
 
 
 def rewrite(e: Expr, f: Callable[[Expr], Expr | None]) -> Expr:
