@@ -12,7 +12,7 @@ False
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
@@ -193,6 +193,9 @@ def bounds(
     names = tuple(sorted({n for c in rows for n in c.value.names} | {n for v in values for n in v.names}))
     if not names:
         return tuple((v.const, v.const) for v in values) if all(map(_holds, rows)) else None
+    box = _box(rows)
+    if box is not None and (not box or all(n in box for v in values for n in v.names)):
+        return tuple(_over_box(v, box) for v in values) if box else None
     points = _points(rows, names)
     short = {name: f"x{k}" for k, name in enumerate(names)}
 
@@ -209,6 +212,38 @@ def bounds(
     if not all(v.is_int() for pair in found for v in pair):
         raise ArithmeticError("a value is not bounded")
     return tuple((int(low.to_python()), int(high.to_python())) for low, high in found)
+
+
+def _box(rows: Iterable[Constraint]) -> dict[str, tuple[int, int]] | None:
+    """Ranges of names with two ends where each constraint is one name's, so that isl need not be asked.
+
+    Without names where there is no point; None where a constraint has several, or a name lacks an end.
+    """
+    lows: dict[str, int] = {}
+    highs: dict[str, int] = {}
+    for row in rows:
+        if not row.value.terms:
+            if not _holds(row):
+                return {}
+            continue
+        if len(row.value.terms) > 1:
+            return None
+        (name, c), const = row.value.terms[0], row.value.const
+        if row.equality and const % c:
+            return {}
+        if c > 0 or row.equality:  # name >= -const / c
+            lows[name] = max(lows.get(name, -(const // c)), -(const // c))
+        if c < 0 or row.equality:
+            highs[name] = min(highs.get(name, const // -c), const // -c)
+    if lows.keys() != highs.keys():
+        return None
+    ranges = {name: (low, highs[name]) for name, low in lows.items()}
+    return {} if any(low > high for low, high in ranges.values()) else ranges
+
+
+def _over_box(value: Affine, box: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    ends = [sorted((c * box[n][0], c * box[n][1])) for n, c in value.terms]
+    return value.const + sum(low for low, _ in ends), value.const + sum(high for _, high in ends)
 
 
 @lru_cache(maxsize=2_000)
