@@ -206,8 +206,23 @@ def read_buffers(nest: LoopNest) -> set[str]:
 # --------------------------------------------------------------------------- how large
 
 
+_Counts = dict[tuple[tuple[str, int], ...], dict[str, int] | None]
+_last: tuple[LiftedNest | None, _Counts] = (None, {})  # a nest is asked about the same sizes several times
+
+
 def element_counts(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
     """Elements that each array needs for given sizes; None where the sizes make no sense together."""
+    global _last
+    if _last[0] is not lifted:
+        _last = (lifted, {})
+    counts, key = _last[1], tuple(sorted(sizes.items()))
+    if key not in counts:
+        counts[key] = _element_counts(lifted, sizes)
+    found = counts[key]
+    return None if found is None else dict(found)
+
+
+def _element_counts(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
     try:
         params = parameter_values(lifted, sizes)
     except (NotAnInteger, KeyError, ZeroDivisionError):
