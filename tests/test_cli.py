@@ -311,6 +311,20 @@ def test_doctor(tree):
     assert result.exit_code in (0, 4) and "C compiler" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [("always", "ok  pages +2 MiB"), ("madvise", "--  pages +[0-9]+ KiB; .*GLIBC_TUNABLES"), ("", "--  pages +[0-9]+ KiB$")],
+)
+def test_doctor_tells_the_pages_of_large_arrays(tree, monkeypatch, policy, said):
+    def has_huge_pages(asked):
+        return policy == "always" or (asked and policy == "madvise")
+
+    usual = run("doctor").exit_code
+    monkeypatch.setattr("lowering.machine.has_huge_pages", has_huge_pages)
+    result = run("doctor")
+    assert result.exit_code == usual and re.search(said, result.stdout, re.MULTILINE)
+
+
 def test_doctor_knows_gpus_but_needs_none(tree, monkeypatch):
     """With and without any, the exit status is that of the C compiler."""
     usual = run("doctor").exit_code
