@@ -48,7 +48,7 @@ from tuning.toolchain import Toolchain, compiler_reason
 from tuning.turns import Turns
 
 CACHE_CAP = 512 << 20
-PRUNE_INTERVAL = 600.0  # seconds; to look at thousands of entries takes longer than a small program to compile
+PRUNE_INTERVAL = 600.0  # seconds; to look at thousands of entries takes longer than to compile a small one
 _SAID = "unit.txt"  # beside a program: what the compiler of the candidate's own file said
 
 OK = "ok"
