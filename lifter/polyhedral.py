@@ -194,8 +194,9 @@ def bounds(
     if not names:
         return tuple((v.const, v.const) for v in values) if all(map(_holds, rows)) else None
     box = _box(rows)
-    if box is not None and (not box or all(n in box for v in values for n in v.names)):
-        return tuple(_over_box(v, box) for v in values) if box else None
+    if box is not None and all(n in box for v in values for n in v.names):
+        some = all(low <= high for low, high in box.values())
+        return tuple(_over_box(v, box) for v in values) if some else None
     points = _points(rows, names)
     short = {name: f"x{k}" for k, name in enumerate(names)}
 
@@ -215,30 +216,25 @@ def bounds(
 
 
 def _box(rows: Iterable[Constraint]) -> dict[str, tuple[int, int]] | None:
-    """Ranges of names with two ends where each constraint is one name's, so that isl need not be asked.
+    """Ranges, perhaps empty ones, of all names where each constraint is one name's: isl need not be asked.
 
-    Without names where there is no point; None where a constraint has several, or a name lacks an end.
+    None where a constraint has several names, or none and does not hold, and where a name lacks an end.
     """
     lows: dict[str, int] = {}
     highs: dict[str, int] = {}
     for row in rows:
-        if not row.value.terms:
-            if not _holds(row):
-                return {}
+        if not row.value.terms and _holds(row):
             continue
-        if len(row.value.terms) > 1:
+        if len(row.value.terms) != 1:
             return None
         (name, c), const = row.value.terms[0], row.value.const
-        if row.equality and const % c:
-            return {}
-        if c > 0 or row.equality:  # name >= -const / c
+        if c > 0 or row.equality:  # the whole number at or above -const / c
             lows[name] = max(lows.get(name, -(const // c)), -(const // c))
-        if c < 0 or row.equality:
+        if c < 0 or row.equality:  # at or below
             highs[name] = min(highs.get(name, const // -c), const // -c)
     if lows.keys() != highs.keys():
         return None
-    ranges = {name: (low, highs[name]) for name, low in lows.items()}
-    return {} if any(low > high for low, high in ranges.values()) else ranges
+    return {name: (low, highs[name]) for name, low in lows.items()}
 
 
 def _over_box(value: Affine, box: Mapping[str, tuple[int, int]]) -> tuple[int, int]:

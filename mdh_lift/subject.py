@@ -213,9 +213,10 @@ _last: tuple[LiftedNest | None, _Counts] = (None, {})  # a nest is asked about t
 def element_counts(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
     """Elements that each array needs for given sizes; None where the sizes make no sense together."""
     global _last
-    if _last[0] is not lifted:
-        _last = (lifted, {})
-    counts, key = _last[1], tuple(sorted(sizes.items()))
+    last = _last  # another thread may ask about another nest
+    if last[0] is not lifted:
+        _last = last = (lifted, {})
+    counts, key = last[1], tuple(sorted(sizes.items()))
     if key not in counts:
         counts[key] = _element_counts(lifted, sizes)
     found = counts[key]

@@ -49,6 +49,10 @@ def test_a_value_without_end() -> None:
         bounds(rows, (Affine.of("j"),))
     with pytest.raises(ArithmeticError):
         bounds(rows[:2], (Affine.of("k"),))
+    for some in ([], [Constraint(Affine.number(1))]):  # no constraint is no missing point
+        with pytest.raises(ArithmeticError):
+            bounds(some, (Affine.of("k"),))
+    assert bounds([*rows, Constraint(Affine.number(-1))], (Affine.of("i"),)) is None
 
 
 def _is_met(c: Constraint, point: dict[str, int]) -> bool:
