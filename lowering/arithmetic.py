@@ -29,6 +29,7 @@ from lowering.held import beside, held
 from lowering.machine import LINE, Machine
 from lowering.packs import PRIVATE_BYTES
 from lowering.parameters import input_buffers
+from lowering.parts import has_even_work
 from lowering.point import Point, blocks_of, dims_around, round_up, tile_of
 from lowering.traffic import in_one_way
 from mdh_core.expr import Affine, Binary, Call, Select, stmt_exprs, straight_line, walk
@@ -73,6 +74,7 @@ class Arithmetic:
     copied    seconds of copying inputs, on one core
     packs     per input the elements that are copied, None where it is not packed
     balance   cores that work on average
+    busy      cores that have something to do
     works     whether vectors are used
     """
 
@@ -80,6 +82,7 @@ class Arithmetic:
     copied: float
     packs: dict[str, float | None]
     balance: float
+    busy: int
     works: bool
 
 
@@ -87,7 +90,8 @@ def rows_of(f: Facts, point: Point) -> int:
     return math.prod(int(point.get(f"rows_{d}", 1)) for d in f.cc)
 
 
-def arithmetic(f: Facts, machine: Machine, point: Point) -> Arithmetic:
+def arithmetic(f: Facts, machine: Machine, point: Point, even: bool = False) -> Arithmetic:
+    """``even``: as if all parts were equal, before it is known which dimensions threads share."""
     v = vector_length(f, machine)
     vector, lanes = str(point.get("vector", "-")), int(point.get("lanes", 1))
     vectors = max(1, lanes // v)
@@ -110,7 +114,7 @@ def arithmetic(f: Facts, machine: Machine, point: Point) -> Arithmetic:
         speed *= 0.5  # compilers have vectors for the plain loop only
     elif rows_of(f, point) > 1 and in_one_way(f, {d: float(tile_of(point, d)) for d in f.cc}) > machine.l1:
         speed *= 0.25  # rows push each other out of the first cache; measured on maps of stencils
-    balance = _balance(f, machine, point)
+    balance, busy = _balance(f, machine, point, even)
     if f.pw and works and not f.program.hom.domain:  # tiles on the border are moved back to be whole
         tiles = ((max(1, f.sizes[d]), tile_of(point, d)) for d in f.cc)
         twice = math.prod(round_up(n, tile) / n for n, tile in tiles)
@@ -122,7 +126,7 @@ def arithmetic(f: Facts, machine: Machine, point: Point) -> Arithmetic:
         border = 2.0 if f.pw and works and is_readable_beyond(f) else max(1.0, 0.6 * speed)
         points = f.points * (whole + (1 - whole) * border)
     seconds = points * operations(f) / (machine.rate * speed * balance)
-    return Arithmetic(seconds, copied, packs, balance, works)
+    return Arithmetic(seconds, copied, packs, balance, busy, works)
 
 
 def _reducing(
@@ -284,16 +288,27 @@ def _unblocked_run_time(f: Facts, point: Point, used: frozenset[str]) -> bool:
     )
 
 
-def _balance(f: Facts, machine: Machine, point: Point) -> float:
-    """Cores that work on average."""
-    count = 1
-    for d in str(point.get("threads", "")).split(","):
+def _balance(f: Facts, machine: Machine, point: Point, even: bool) -> tuple[float, int]:
+    """Cores that work on average, all tiles and parts over those that the busiest one has; cores with any."""
+    shared: list[tuple[int, int, int]] = []  # parts, tiles, those of the largest; the last dimension first
+    for d in reversed(str(point.get("threads", "")).split(",")):
         if d in f.cc:
-            count *= blocks_of(f, point, d, machine.cores)[0]
+            tile = tile_of(point, d)
+            parts, largest = blocks_of(f, point, d, machine.cores)
+            shared.append((parts, -(-max(1, f.sizes[d]) // tile), largest // tile))
         elif d in f.sizes:
             block = 4096 if d in f.ps else int(point.get(f"block_{d}", 0)) or 1
-            count *= max(1, -(-f.sizes[d] // block))
-    rounds: float = -(-count // machine.cores)
-    if count > 1 and is_long(f):
-        rounds += 0.5  # threads end while others are in the middle of a block
-    return min(machine.cores, count / rounds)
+            parts = max(1, -(-f.sizes[d] // block))
+            shared.append((parts, parts, 1))
+    count = math.prod(parts for parts, _, _ in shared)
+    rounds, busy = -(-count // machine.cores), min(machine.cores, count)
+    if count > 1 and is_long(f):  # threads end while others are in the middle of a block
+        return min(machine.cores, count / (rounds + 0.5)), busy
+    if even or not has_even_work(f.program):  # uneven work is handed out as threads get free
+        return min(machine.cores, count / rounds), busy
+    busiest = 1
+    for parts, units, largest in shared:  # a thread has parts that follow each other
+        here = min(rounds, parts)
+        busiest *= largest if here == 1 else -(-here * units // parts)
+        rounds = -(-rounds // parts)
+    return min(machine.cores, math.prod(units for _, units, _ in shared) / busiest), busy

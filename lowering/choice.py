@@ -101,14 +101,14 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
     found = [_Seed(first, *shape) for shape in _shapes(f, machine)]
 
     def quickly(seed: _Seed) -> float:
-        found = arithmetic(f, machine, made(seed))
+        found = arithmetic(f, machine, made(seed), even=True)
         return found.seconds + found.copied / found.balance
 
     found = sorted(dict.fromkeys(found), key=quickly)[:192]
     likely = found[:48]  # whose memory may be slow only as what is read one by one is not copied yet
 
-    def best(seeds: Sequence[_Seed], count: int) -> list[_Seed]:
-        return sorted(dict.fromkeys(seeds), key=lambda x: cost(f, machine, made(x)))[:count]
+    def best(seeds: Sequence[_Seed], count: int, even: bool = True) -> list[_Seed]:
+        return sorted(dict.fromkeys(seeds), key=lambda x: cost(f, machine, made(x), even))[:count]
 
     found = best(found, 24)
     orders = range(min(math.factorial(len(f.cc)), 6))
@@ -126,7 +126,7 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
         for x, t, n in itertools.product(found, (first, *others), longest)
         for w, parts in itertools.product(_widest(f, x), _parts(f, t))
     ]
-    return [made(x) for x in best(found, len(found))] or [{}]
+    return [made(x) for x in best(found, len(found), even=False)] or [{}]
 
 
 def _widest(f: Facts, seed: _Seed) -> tuple[int, ...]:

@@ -44,6 +44,7 @@ _FETCHED = 0.87  # what is left of memory's time where rows of maps are fetched 
 _PLACES = {1: 1.12, 2: 1.03}  # memory's time where a thread reads at so few places at once; measured on sums
 _LONGER = 0.05  # of memory's time for each line of more that a tile reads of a row at once: more than was
 # measured on sums (0.02), as runs into the first cache, which short ones are more of, count for themselves
+_SEAM = 3e-8  # seconds per line that two threads write, each a part; measured on stencils with 16 cores
 _FEW_STEPS = 600  # points of reduced dimensions up to which constants for the sizes pay
 
 
@@ -66,12 +67,15 @@ def _seconds(f: Facts, machine: Machine, values: tuple[tuple[str, Value], ...]) 
     return cost(f, machine, dict(values))
 
 
-def cost(f: Facts, machine: Machine, point: Point) -> float:
-    """Seconds of one program at a point: the slower of computing and memory, and what they add."""
+def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
+    """Seconds of one program at a point: the slower of computing and memory, and what they add.
+
+    ``even``: as if all parts that threads get were equal.
+    """
     form = one_hot(f.program)
     if form is not None:
         return _histogram_cost(f, form, machine, point)
-    made = arithmetic(f, machine, point)
+    made = arithmetic(f, machine, point, even)
     packs, copied, balance, works = made.packs, made.copied, made.balance, made.works
     vector, lanes, v = str(point.get("vector", "-")), int(point.get("lanes", 1)), vector_length(f, machine)
     rows = rows_of(f, point)
@@ -84,8 +88,8 @@ def cost(f: Facts, machine: Machine, point: Point) -> float:
         slots = -(-f.sizes[d] // max(1, int(point.get(f"block_{d}", 0))))
         cells = math.prod(f.sizes[x] for x in f.cc)
         copied += 2e-6 + slots * cells * 2e-9 if f.cc else 0.0  # every part has results of its own
-    memory = max(_footprint(f), whole_arrays[0] * balance + past)
-    memory = memory / machine.bandwidth * (1.4 if balance < 1.1 else 1.0)
+    memory = max(_footprint(f), whole_arrays[0] * made.busy + past)
+    memory /= machine.bandwidth_of(balance)
     if _footprint(f) > machine.last:
         memory += whole_arrays[1] * _MEMORY_RUN
     if point.get("ahead") and not f.pw:
@@ -129,8 +133,26 @@ def cost(f: Facts, machine: Machine, point: Point) -> float:
             copied += visits * rows * lanes * 1e-9
         if f.cc:
             copied += _rows_walked(f, point, packs) * _ROW
+    copied += _seams(f, machine, point) * _SEAM
     added = near[1] * _NEAR_RUN + (strided + copied) / balance + region
     return slowest + _BESIDE * (sum(times) - slowest) + added
+
+
+def _seams(f: Facts, machine: Machine, point: Point) -> float:
+    """Lines of results of which two threads write a part each: where they share a row of unaligned parts."""
+    total = 0.0
+    shared = [d for d in str(point.get("threads", "")).split(",") if d in f.cc]
+    for s in f.program.out.stores:
+        size = f.program.buffer(s.buffer).type.size
+        for d in shared:
+            if not s.index or abs(s.index[-1].coefficient(d)) != 1:
+                continue
+            parts, elements = blocks_of(f, point, d, machine.cores)
+            pitches = uses(f)[s.buffer].pitches
+            starts = (elements, s.index[-1].const, *(p // size for p in pitches[-2:-1]))
+            if any(n * size % LINE for n in starts):
+                total += (parts - 1) * math.prod(f.sizes[x] for x in f.cc if x != d)
+    return total
 
 
 def has_lines(f: Facts, point: Point) -> bool:

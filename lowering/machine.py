@@ -96,6 +96,7 @@ MODELS = {
 
 
 _ZEN_L3 = 4e10  # bytes per second that a core has from an AMD processor's last cache, at least
+_PER_CORE, _MOST_BANDWIDTH = 1.25e10, 2e11  # bytes per second from memory; measured with 2 and with 16 cores
 _SHARE = 8 << 20  # of the last cache, per core: what processors with many cores have at least
 
 
@@ -111,6 +112,7 @@ class Machine:
     l2_bandwidth  bytes per second that one core has from its second cache
     l3_bandwidth  and from the last one, while the others read, too
     bandwidth     bytes per second that all cores together have from memory
+    core_bandwidth  and the most that one core has
     huge_pages    whether large arrays lie in pages of 2 MiB, see ``has_huge_pages``
 
     Rates and bandwidths are estimates unless they were measured (``tuning.ceilings``).
@@ -128,8 +130,13 @@ class Machine:
     l2_bandwidth: float = 1 / 6e-12
     l3_bandwidth: float = 1 / 6e-11
     bandwidth: float = 2.5e10
+    core_bandwidth: float = 1.8e10
     huge_pages: bool = False
     model: SystemModel = OPENMP_REG_SIMD
+
+    def bandwidth_of(self, cores: float) -> float:
+        """Bytes per second that so many cores at work have from memory."""
+        return min(self.bandwidth, cores * self.core_bandwidth)
 
     @property
     def last(self) -> int:
@@ -187,5 +194,6 @@ def this_machine() -> Machine:
         _cache_bytes(2) or GENERIC.l2,
         _cache_bytes(3) or GENERIC.l3,
         l3_bandwidth=_ZEN_L3 if vendor == "AuthenticAMD" else GENERIC.l3_bandwidth,
+        bandwidth=min(_MOST_BANDWIDTH, max(2, cores) * _PER_CORE),
         huge_pages=has_huge_pages(asked=False),
     )

@@ -95,6 +95,9 @@ def test_the_cost_model_reckons_with_what_was_measured():
     save(Ceilings(machine, levels, (ceilings.Peak(cores, 8e9 * lanes * cores, 4e9 * lanes * cores),)))
     found = ceilings.known_machine()
     assert (found.rate, found.l2_bandwidth, found.l3_bandwidth, found.bandwidth) == (8e9, 1e11, 5e10, 3e10)
+    assert found.bandwidth_of(cores) == 3e10  # of one core not measured, but it has its share of all
+    save(Ceilings(machine, (*levels, ceilings.Level("memory", 1, 1 << 28, 2.5e10, 1e10, 1e10)), ()))
+    assert ceilings.known_machine().bandwidth_of(1) == 2.5e10
     save(Ceilings(machine, levels[2:], ()))  # what was not measured stays an estimate
     found = ceilings.known_machine()
     assert (found.rate, found.l3_bandwidth) == (estimated.rate, estimated.l3_bandwidth)

@@ -16,6 +16,7 @@ from certify.traces import _cut
 from emit.render import emit_openmp
 from emit.request import KernelRequest
 from lowering.arithmetic import arithmetic
+from lowering.cost import cost
 from lowering.facts import facts
 from lowering.lower import Nest, lower
 from lowering.machine import GENERIC
@@ -180,12 +181,41 @@ def test_the_cost_model_counts_equal_parts() -> None:
     }  # fmt: skip
     assert blocks_of(f, point, "j", 2) == (6, 5 * 48)
     assert blocks_of(f, point, "i", 2) == (3, 512)
-    assert arithmetic(f, TWO, point).balance == 2.0
+    assert arithmetic(f, TWO, point).balance == 25 / 13  # tiles, of which one thread has 13
     known = facts(
         with_constant_sizes(CATALOGUE["matmul"], {"I": 1200, "J": 1200, "K": 1200}), dict(f.sizes)
     )
     assert blocks_of(known, point, "j", 2) == (6, 240)
-    assert arithmetic(known, TWO, point).balance == 2.0
+    assert arithmetic(known, TWO, point).balance == 25 / 13
+
+
+def test_the_cost_model_counts_the_tiles_of_the_busiest_thread() -> None:
+    sixteen = replace(GENERIC, cores=16)
+    f = facts(CATALOGUE["matmul"], {"i": 1024, "j": 1024, "k": 1024})
+    point: Point = {
+        "threads": "j", "vector": "j", "lanes": 48, "rows_i": 4, "block_i": 512, "block_j": 96, "block_k": 256,
+    }  # fmt: skip
+    assert arithmetic(f, sixteen, point).balance == 11  # 22 tiles: 6 threads have two, 10 one
+    assert arithmetic(f, sixteen, point, even=True).balance == 16
+    assert arithmetic(f, sixteen, {**point, "lanes": 64, "block_j": 64}).balance == 16
+    both: Point = {**point, "threads": "i,j", "rows_i": 8, "block_i": 64, "block_j": 528}
+    assert blocks_of(f, both, "i", 16) == (16, 64)
+    assert blocks_of(f, both, "j", 16) == (2, 528)  # each thread has both
+    assert arithmetic(f, sixteen, both).balance == 16
+    few = replace(GENERIC, cores=24)
+    assert blocks_of(f, both, "i", 24) == (24, 48)
+    assert arithmetic(f, few, both).balance == 128 / 6
+
+
+def test_lines_that_two_threads_write_cost() -> None:
+    """Of 254 results in a row 16 threads have 8 or 16 each: half a line, or a whole one."""
+    sixteen = replace(GENERIC, cores=16, bandwidth=2e11, l3=300 << 20)
+    f = facts(EVERYTHING["jacobi3d"], {"i": 254, "j": 254, "k": 254})
+    point: Point = {"threads": "k", "vector": "k", "lanes": 4, "block_i": 254, "block_j": 254, "block_k": 16}
+    assert blocks_of(f, point, "k", 16) == (16, 16)
+    halves: Point = {**point, "block_k": 12}
+    assert blocks_of(f, halves, "k", 16) == (32, 8)
+    assert cost(f, sixteen, halves) > 1.8 * cost(f, sixteen, point)
 
 
 def test_traces_cut_here_and_there() -> None:

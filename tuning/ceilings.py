@@ -265,6 +265,7 @@ def with_figures(machine: Machine, found: Ceilings) -> Machine:
         l2_bandwidth=of_one_core("L2", 1) or machine.l2_bandwidth,
         l3_bandwidth=of_one_core("L3", most) or machine.l3_bandwidth,
         bandwidth=of_one_core("memory", most) * most or machine.bandwidth,
+        core_bandwidth=max(of_one_core("memory", 1) or machine.core_bandwidth, of_one_core("memory", most)),
     )
 
 
