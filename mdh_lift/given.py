@@ -4,19 +4,22 @@
 
 What is known of a parameter are its values in the search space of each program of the nest.  Numbers need not
 be among them (a search tries some, any count of rows is right), words do, but for swizzles and instructions.
+Nothing is fetched ahead of a tile that does not walk that way: `ahead` is an error there.
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 
 from lowering.gpu_point import gpu_space
 from lowering.point import Point, Value
-from lowering.space import tuning_space
+from lowering.space import Space, tuning_space
 from mdh_lift.config import ConfigurationError
 from mdh_lift.gpu_plans import GpuPlan
 from mdh_lift.kernels import Plan
+from tuning.space import allows
 
 _DIMENSIONS = {"threads": "", "vector": "-", "fast": None}  # words are dimensions, or this one
 _RULED = ("swizzle", "instruction")  # words that the rules of a GPU judge (MDH608), as there are many
@@ -39,7 +42,14 @@ def completed(plan: Plan | GpuPlan, given: Mapping[str, object] | None) -> Point
         problem = _problem(name, value, known[name], dims)
         if problem:
             raise ConfigurationError(f"`{name}` of `{where}` is {value!r}, {problem}")
-    return {**plan.default, **given}  # type: ignore[dict-item]
+    point: Point = {**plan.default, **given}  # type: ignore[dict-item]
+    for name in (n for n in given if _base(n) == "ahead" and point[n]):
+        for rule in (r for r in plan.space.restrictions if re.search(rf"\b{name}\b", r)):
+            if not allows(Space(plan.space.parameters, (rule,)), point):
+                raise ConfigurationError(
+                    f"`{name}` of `{where}` is {point[name]!r}, which does nothing there: {rule} must hold"
+                )
+    return point
 
 
 def _known(plan: Plan | GpuPlan) -> _Known:

@@ -106,3 +106,13 @@ def test_values_need_not_be_those_of_a_search(
     assert result.exit_code == 0
     lines = result.stdout.replace("\n * ", " ")
     assert all(f"{name}={value}" in lines for name, value in point.items())
+
+
+def test_nothing_is_fetched_ahead_where_a_tile_does_not_walk(tmp_path: Path, emit: Callable[..., Result]) -> None:
+    Path("f.c").write_text(TEXT.replace("name(rows)", "name(rows) sizes(n=40000, m=40000)"))
+    taken = emit("f.c", "openmp", {"vector": "k", "lanes": 16, "rows_i": 1, "ahead": 8192})
+    assert taken.exit_code == 0 and "MDH_PAGE(" in taken.stdout, taken.output
+    refused = emit("f.c", "openmp", {"vector": "i", "lanes": 16, "ahead": 8192})
+    assert refused.exit_code == 2 and not refused.stdout
+    assert "`ahead` of `f::rows` is 8192, which does nothing there: vector == 'k' or ahead == 0 must hold" in refused.stderr
+    assert emit("f.c", "openmp", {"vector": "i", "lanes": 16, "ahead": 0}).exit_code == 0
