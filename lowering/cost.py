@@ -138,19 +138,15 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
     return slowest + _BESIDE * (sum(times) - slowest) + added
 
 
-def _seams(f: Facts, machine: Machine, point: Point) -> float:
+def _seams(f: Facts, machine: Machine, point: Point) -> int:
     """Lines of results of which two threads write a part each: where they share a row of unaligned parts."""
-    total = 0.0
+    total = 0
     shared = [d for d in str(point.get("threads", "")).split(",") if d in f.cc]
     for s in f.program.out.stores:
-        size = f.program.buffer(s.buffer).type.size
-        for d in shared:
-            if not s.index or abs(s.index[-1].coefficient(d)) != 1:
-                continue
+        size, pitches = f.program.buffer(s.buffer).type.size, uses(f)[s.buffer].pitches
+        for d in (x for x in shared if s.index and abs(s.index[-1].coefficient(x)) == 1):
             parts, elements = blocks_of(f, point, d, machine.cores)
-            pitches = uses(f)[s.buffer].pitches
-            starts = (elements, s.index[-1].const, *(p // size for p in pitches[-2:-1]))
-            if any(n * size % LINE for n in starts):
+            if any(n % LINE for n in (elements * size, s.index[-1].const * size, *pitches[-2:-1])):
                 total += (parts - 1) * math.prod(f.sizes[x] for x in f.cc if x != d)
     return total
 

@@ -202,9 +202,8 @@ def test_the_cost_model_counts_the_tiles_of_the_busiest_thread() -> None:
     assert blocks_of(f, both, "i", 16) == (16, 64)
     assert blocks_of(f, both, "j", 16) == (2, 528)  # each thread has both
     assert arithmetic(f, sixteen, both).balance == 16
-    few = replace(GENERIC, cores=24)
     assert blocks_of(f, both, "i", 24) == (24, 48)
-    assert arithmetic(f, few, both).balance == 128 / 6
+    assert arithmetic(f, replace(GENERIC, cores=24), both).balance == 128 / 6
 
 
 def test_lines_that_two_threads_write_cost() -> None:
