@@ -87,7 +87,7 @@ def histogram_space(f: Facts, device: Device) -> Space:
     counts = dict.fromkeys((*COUNTS, int(chosen["copies"]), 1))
     places = PLACES[:1] if alone else PLACES
     parameters = ("private", places), ("copies", (1,) if alone else tuple(counts))
-    return Space(parameters, ("private != 'no' or copies == 1",))
+    return Space(parameters, idle=(("copies", "private != 'no' or copies == 1"),))
 
 
 def with_copies(c: Configuration, program: MdhProgram, point: Point, layer: int) -> Configuration:

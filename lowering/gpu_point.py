@@ -293,21 +293,22 @@ def gpu_space(program: MdhProgram, device: Device, sizes: dict[str, int]) -> Spa
         restrictions.append(f"{product}*{unit} <= {device.registers // words}")
     for b in shared:
         restrictions.append(f"share_{b} == 0 or {_tile_bytes(f, b)} <= {device.shared}")
-    restrictions += [f"share_{b} == 1 or (turn_{b} == 0 and pad_{b} == 0)" for b in several]
-    restrictions += [f"swizzle_{b} == '{NONE}' or (share_{b} == 1 and pad_{b} == 0)" for b in several]
-    restrictions += [f"share_{b} == 1 or vector_{b} == 1" for b in shared]
+    restrictions += [f"swizzle_{b} == '{NONE}' or pad_{b} == 0" for b in several]
+    plain = {"turn": "0", "pad": "0", "swizzle": f"'{NONE}'"}
+    idle = [(f"{n}_{b}", f"share_{b} == 1 or {n}_{b} == {v}") for n, v in plain.items() for b in several]
+    idle += [(f"vector_{b}", f"share_{b} == 1 or vector_{b} == 1") for b in shared]
     most = device.registers // words
     restrictions.append(f"{'*'.join(cells) or '1'}*{unit}*resident <= {most // 2} or resident == 1")
     restrictions.append(f"{unit}*resident <= {device.registers // FULL} or resident == 1")
     if shared:
-        restrictions.append(f"stages == 1 or {' or '.join(f'share_{b} == 1' for b in shared)}")
+        idle.append(("stages", f"stages == 1 or {' or '.join(f'share_{b} == 1' for b in shared)}"))
     names = {name for name, _ in parameters}
     missing = [(name, (value,)) for name, value in chosen.items() if name not in names]
     every = []
     for name, values in (*parameters, *missing):
         own = (chosen[name],) if name in chosen else ()
         every.append((name, tuple(dict.fromkeys((*values, *own)))))
-    return Space(tuple(every), tuple(restrictions))
+    return Space(tuple(every), tuple(restrictions), tuple(idle))
 
 
 def _tile_bytes(f: Facts, buffer: str) -> str:

@@ -39,10 +39,21 @@ from mdh_core.ir import MdhProgram
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """Names with their values, and Python expressions over the names that legal points satisfy."""
+    """Names with their values, and Python expressions over the names that legal points satisfy.
+
+    ``idle``: a name with the expression without which its value does nothing.  They are restrictions too, so
+    that no search meets the same code twice; a value given by hand that does nothing is a mistake
+    (``mdh_lift.given``).
+    """
 
     parameters: tuple[tuple[str, tuple[Value, ...]], ...]
-    restrictions: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    idle: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def restrictions(self) -> tuple[str, ...]:
+        """What legal points satisfy."""
+        return (*self.rules, *(rule for _, rule in self.idle))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,11 +80,12 @@ def _space(f: Facts, machine: Machine) -> Space:
         ("vector", vectors),
         ("lanes", (1, *lane_counts(f, v)) if vectors != ("-",) else (1,)),
     ]
-    restrictions = ["(vector == '-') == (lanes == 1)"]
+    restrictions = ["vector == '-' or lanes > 1"]
+    idle = [("lanes", "vector != '-' or lanes == 1")]
     rows = row_dims(f)
     for d in rows:
         parameters.append((f"rows_{d}", (1, *row_counts(f, d))))
-        restrictions.append(f"vector != '{d}' or rows_{d} == 1")
+        idle.append((f"rows_{d}", f"vector != '{d}' or rows_{d} == 1"))
     if rows:
         product = "*".join(f"rows_{d}" for d in rows)
         restrictions.append(f"{product}*lanes <= {(machine.registers - 4) * v} or vector == '-'")
@@ -107,14 +119,14 @@ def _space(f: Facts, machine: Machine) -> Space:
     parameters += [(f"fetch_{b}", (0, 1, 2, 3, 4, 5)) for b in fetchable(f)]
     if follows_rows(f, machine):
         parameters.append(("ahead", (0, 512, 1024, 2048)))
-        restrictions.append("vector != '-' or ahead == 0")
+        idle.append(("ahead", "vector != '-' or ahead == 0"))
     elif follows_pages(f, machine):
         parameters.append(("ahead", (0, PAGE, 2 * PAGE, 3 * PAGE)))
         along = [d for d in vectors if d in f.pw]
-        restrictions.append(" or ".join([*(f"vector == '{d}'" for d in along), "ahead == 0"]))
+        idle.append(("ahead", " or ".join([*(f"vector == '{d}'" for d in along), "ahead == 0"])))
     if keyed(f.program) is not None:
         parameters.append(("table", (0, 1)))
-    return Space(tuple(parameters), tuple(restrictions))
+    return Space(tuple(parameters), tuple(restrictions), tuple(idle))
 
 
 def _balanced(n: int, machine: Machine) -> int:
@@ -127,7 +139,8 @@ def tuning_space(
 ) -> Space:
     """The space of a nest for given sizes (one dict per program, dimension -> extent)."""
     parameters: list[tuple[str, tuple[int | str, ...]]] = []
-    restrictions: list[str] = []
+    rules: list[str] = []
+    idle: list[tuple[str, str]] = []
     for k, (program, n) in enumerate(zip(programs, sizes, strict=True)):
         one = _space(facts(program, n), machine)
         suffix = "" if k == 0 else f"_at{k}"
@@ -136,8 +149,9 @@ def tuning_space(
         for name, values in one.parameters:  # the default is a point of the space
             extra = (chosen[name],) if name in chosen and chosen[name] not in values else ()
             parameters.append((name + suffix, (*values, *extra)))
-        restrictions += [_suffixed(r, names, suffix) for r in one.restrictions]
-    return Space(tuple(parameters), tuple(restrictions))
+        rules += [_suffixed(r, names, suffix) for r in one.rules]
+        idle += [(name + suffix, _suffixed(r, names, suffix)) for name, r in one.idle]
+    return Space(tuple(parameters), tuple(rules), tuple(idle))
 
 
 def _suffixed(restriction: str, names: list[str], suffix: str) -> str:

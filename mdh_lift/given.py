@@ -4,20 +4,20 @@
 
 What is known of a parameter are its values in the search space of each program of the nest.  Numbers need not
 be among them (a search tries some, any count of rows is right), words do, but for swizzles and instructions.
-Nothing is fetched ahead of a tile that does not walk that way: `ahead` is an error there.
+A value that does nothing beside the others (rows of the dimension whose vectors there are, the lanes of none)
+is an error if it was given: whoever gives one expects something of it.
 """
 
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Mapping
 
 from lowering.gpu_point import gpu_space
 from lowering.point import Point, Value
 from lowering.space import Space, tuning_space
 from mdh_lift.config import ConfigurationError
-from mdh_lift.gpu_plans import GpuPlan
+from mdh_lift.gpu_plans import GpuPlan, plainest
 from mdh_lift.kernels import Plan
 from tuning.space import allows
 
@@ -43,13 +43,25 @@ def completed(plan: Plan | GpuPlan, given: Mapping[str, object] | None) -> Point
         if problem:
             raise ConfigurationError(f"`{name}` of `{where}` is {value!r}, {problem}")
     point: Point = {**plan.default, **given}  # type: ignore[dict-item]
-    for name in (n for n in given if _base(n) == "ahead" and point[n]):
-        for rule in (r for r in plan.space.restrictions if re.search(rf"\b{name}\b", r)):
-            if not allows(Space(plan.space.parameters, (rule,)), point):
-                raise ConfigurationError(
-                    f"`{name}` of `{where}` is {point[name]!r}, which does nothing there: {rule} must hold"
-                )
+    for name, rule in _broken(plan, point):
+        if name in given:
+            raise ConfigurationError(
+                f"`{name}` of `{where}` is {point[name]!r}, which does nothing there: {rule} must hold"
+            )
     return point
+
+
+def _broken(plan: Plan | GpuPlan, point: Point) -> list[tuple[str, str]]:
+    """The names of a point whose values do nothing, each with what must hold instead."""
+    spaces = [plan.space]
+    if not isinstance(plan, GpuPlan):  # and the programs that are not searched
+        spaces.append(tuning_space(plan.programs, plan.machine, plan.sizes))
+    found = []
+    for space in spaces:
+        whole = {name: plainest(values) for name, values in space.parameters} | point
+        one = ((pair, Space(space.parameters, idle=(pair,))) for pair in space.idle)
+        found += [pair for pair, alone in one if not allows(alone, whole)]
+    return found
 
 
 def _known(plan: Plan | GpuPlan) -> _Known:

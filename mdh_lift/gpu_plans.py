@@ -77,7 +77,7 @@ class GpuPlan:
     def starts(self) -> list[Point]:
         """Where a search begins: the default with a value for every parameter."""
         default = self.default
-        return [{n: default.get(n, _plainest(values)) for n, values in self.space.parameters}]
+        return [{n: default.get(n, plainest(values)) for n, values in self.space.parameters}]
 
     @property
     def space(self) -> Space:
@@ -87,7 +87,8 @@ class GpuPlan:
         ranked = sorted(range(len(work)), key=lambda k: -work[k])
         chosen = {k for k in ranked[: kernels.TUNED] if work[k] >= kernels.MATTERS * sum(work)}
         parameters: list[tuple[str, tuple[int | str, ...]]] = []
-        restrictions: list[str] = []
+        rules: list[str] = []
+        idle: list[tuple[str, str]] = []
         for k, (program, sizes) in enumerate(zip(self.lifted.programs, self.sizes, strict=True)):
             if k not in chosen:
                 own = gpu_default(program, self.device, sizes)
@@ -95,10 +96,12 @@ class GpuPlan:
                 continue
             space = gpu_space(program, self.device, sizes)
             parameters += [(n + _suffix(k), values) for n, values in space.parameters]
-            restrictions += [_renamed(r, set(space.names), _suffix(k)) for r in space.restrictions]
-        names = {n for n, _ in parameters}
-        parameters += [(n, (v,)) for n, v in default.items() if n not in names]
-        return Space(tuple(parameters), tuple(restrictions))
+            names = set(space.names)
+            rules += [_renamed(r, names, _suffix(k)) for r in space.rules]
+            idle += [(n + _suffix(k), _renamed(r, names, _suffix(k))) for n, r in space.idle]
+        listed = {n for n, _ in parameters}
+        parameters += [(n, (v,)) for n, v in default.items() if n not in listed]
+        return Space(tuple(parameters), tuple(rules), tuple(idle))
 
     def configurations(self, point: Point) -> tuple[Configuration, ...]:
         return tuple(
@@ -198,7 +201,7 @@ def external_name(source: str, function: str, label: str, directory: str) -> str
     return f"{name}_{hashlib.sha256(os.fsencode(directory)).hexdigest()[:6]}" if directory else name
 
 
-def _plainest(values: tuple[int | str, ...]) -> int | str:
+def plainest(values: tuple[int | str, ...]) -> int | str:
     """What a point means that lacks a parameter: not copied, not padded, one thread, one row."""
     return next((v for v in (0, 1) if v in values), values[-1])
 

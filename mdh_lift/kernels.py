@@ -356,7 +356,7 @@ class Plan:
         known = ((KNOWN, (0, 1)),) if self.stated and self.known else ()
         regions = tuple((name, (0, 1)) for name in default if name.startswith(_REGION))
         unused = [
-            f"{_FUSE}{k} == {has} or {name} == {default[name]!r}"
+            (name, f"{_FUSE}{k} == {has} or {name} == {default[name]!r}")
             for k in range(len(self.fusions))
             for has, numbers in ((0, self._parts(k)), (1, [len(self.lifted.programs) + k]))
             for name in whole.names if name not in fixed and _number(name) in numbers
@@ -364,7 +364,8 @@ class Plan:
         own = tuple((name, values_of(name, values)) for name, values in whole.parameters)
         return Space(
             (*fuse, *own, *tiles, *regions, *known),  # what a point does not have is settled at once
-            (*(r for r in whole.restrictions if not fixed & set(_IDENTIFIER.findall(r))), *unused),
+            tuple(r for r in whole.rules if not fixed & set(_IDENTIFIER.findall(r))),
+            (*(x for x in whole.idle if not fixed & set(_IDENTIFIER.findall(x[1]))), *unused),
         )
 
     def estimate(self, point: Point) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lifter.annotations import TARGETS
+from lowering.point import Point
+from lowering.space import Space
 from mdh_lift.cli import cli
+from mdh_lift.gpu_plans import gpu_plan
+from mdh_lift.kernels import planned
+from tests.test_fusion import OFFERED, SUM, nest
+from tuning.space import allows, sample_points
 
 TEXT = """\
 void f(int n, int m, const float *restrict a, const float *restrict x, float *restrict y)
@@ -116,3 +123,59 @@ def test_nothing_is_fetched_ahead_where_a_tile_does_not_walk(tmp_path: Path, emi
     assert refused.exit_code == 2 and not refused.stdout
     assert "`ahead` of `f::rows` is 8192, which does nothing there: vector == 'k' or ahead == 0 must hold" in refused.stderr
     assert emit("f.c", "openmp", {"vector": "i", "lanes": 16, "ahead": 0}).exit_code == 0
+
+
+@pytest.mark.parametrize("file", ["f.c", "f.py"])
+@pytest.mark.parametrize(
+    ("target", "point", "says"),
+    [
+        ("openmp", {"vector": "i", "lanes": 8, "rows_i": 4}, "`rows_i` of `f::{} is 4, which does nothing there: vector != 'i' or rows_i == 1"),
+        ("openmp", {"vector": "-", "lanes": 8}, "`lanes` of `f::{} is 8, which does nothing there: vector != '-' or lanes == 1"),
+        ("cuda", {"share_a": 0, "pad_a": 4}, "`pad_a` of `f::{} is 4, which does nothing there: share_a == 1 or pad_a == 0"),
+        ("opencl", {"share_a": 0, "share_x": 0, "stages": 2}, "`stages` of `f::{} is 2, which does nothing there: stages == 1"),
+    ],
+)  # fmt: skip
+def test_what_does_nothing_beside_the_other_values(
+    file: str, target: str, point: dict[str, object], says: str, emit: Callable[..., Result]
+) -> None:
+    refused = emit(file, target, point)
+    assert refused.exit_code == 2 and not refused.stdout
+    assert says.split("{}")[0] in refused.stderr and says.split("{}")[1] in refused.stderr
+    *others, last = point
+    assert emit(file, target, {n: point[n] for n in others}).exit_code == 0, "what was not given is no mistake"
+    assert emit(file, target, {**point, last: 0 if last.startswith("pad") else 1}).exit_code == 0
+
+
+ON_GPU = {"turn", "pad", "swizzle", "vector", "stages"}
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "expected"),
+    [
+        ("openmp", SUM, {"lanes", "rows"}), ("cuda", SUM, ON_GPU), ("opencl", SUM, ON_GPU),
+        ("openmp", OFFERED["value is passed on"].body, {"lanes", "threads", "vector", "block", "order"}),
+    ],
+    ids=["openmp", "cuda", "opencl", "fused"],
+)  # fmt: skip
+def test_what_is_told_to_do_nothing_does_nothing(target: str, body: str, expected: set[str]) -> None:
+    """The rules by which a value is refused, at random points: the text is that without the value."""
+    found = nest(body)
+    params = {"n": 3000, "m": 2000, "k": 3}
+    plan = planned(found, params) if target == "openmp" else gpu_plan(found, target, params)
+
+    def text(point: Point) -> str:
+        made = plan.candidate(point)
+        return made.kernel_text + made.call + made.unit
+
+    space, compared = plan.space, set[str]()
+    values, points = dict(space.parameters), sample_points(space, 1, 60)
+    for name, rule in space.idle:
+        alone = Space(space.parameters, idle=((name, rule),))
+        for point in random.Random(3).sample(points, len(points)):
+            does = [v for v in values[name] if allows(alone, {**point, name: v})]
+            nothing = [v for v in values[name] if not allows(alone, {**point, name: v})]
+            if nothing:
+                assert text({**point, name: does[0]}) == text({**point, name: nothing[-1]}), (name, rule, point)
+                compared.add(name.partition("_")[0])
+                break
+    assert compared >= expected
