@@ -23,6 +23,7 @@ initial value, the last one is followed by the epilogue (or a finishing pass doe
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from emit.ahead_text import write_ahead
@@ -37,7 +38,8 @@ from emit.vector_printer import Vectors
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest, unit_of
 from lowering.machine import LINE
-from mdh_core.expr import straight_line
+from mdh_core.expr import ScalarType, straight_line
+from mdh_core.ir import Store
 from mdh_core.lanes import scalar_calls
 
 PARALLEL_WORK = 1 << 15  # points below which threads cost more than they bring
@@ -193,19 +195,44 @@ class NestText(PacksText):
         with ExitStack() as stack:
             if rows_whole is not None:
                 stack.enter_context(out.block(f"if ({rows_whole})"))
+            cut = bool(own) or not self.whole(loop, size)
             if rows_whole != "0":
-                remains = bool(own) or not self.whole(loop, size) or self._begins_short(vectors, d)
+                remains = cut or self._begins_short(vectors, d)
                 if remains and vectors is not None and self._is_long(inner) and self._may_repeat_points():
                     self._moved_row(inner, vectors, variable, (start, end))
                 else:
                     self._row_and_rest(inner, vectors, variable, (start, end), remains)
             if rows_whole is not None:
                 out.middle("} else {")
+                if vectors is not None and inside is None and self.function is None and others:
+                    self._single_rows(inner, others, (start, end), cut)
+                    self.context.at = before
+                    return
                 again = self._variable(loop)
                 self.context.at[d] = again
                 with out.block(f"for (long {again} = {start}; {again} < {end}; {again} += {size})"):
                     self._version(inner, full=False, vectors=None)
         self.context.at = before
+
+    def _single_rows(
+        self, inner: tuple[Loop, ...], others: Sequence[Loop], bounds: tuple[str, str], cut: bool
+    ) -> None:
+        """The rows of a map's tile that are left at the end, one by one: vectors of one row are whole.
+
+        ``others``: the loops over rows;  ``cut``: whether a row may end inside of a tile
+        """
+        loop, out = self.nest.loops[self.scope - 1], self.out
+        single = tuple(x for x in inner if x not in others)
+        vectors = self._vectors(single)
+        with ExitStack() as stack:
+            for x in others:
+                one, end = self._variable(x), self.context.names.new(f"{x.dim}_end")
+                at, n, rows = self.context.at[x.dim], size_name(x.dim), x.size * (x.count or 1)
+                out.add(f"const long {end} = {n} - {at} < {rows} ? {n} : {at} + {rows};")
+                stack.enter_context(out.block(f"for (long {one} = {at}; {one} < {end}; {one}++)"))
+                self.context.at[x.dim] = one
+            remains = cut or self._begins_short(vectors, loop.dim)
+            self._row_and_rest(single, vectors, self._variable(loop), bounds, remains, follow=False)
 
     def _row_and_rest(
         self,
@@ -214,15 +241,19 @@ class NestText(PacksText):
         variable: str,
         bounds: tuple[str, str],
         remains: bool,
+        follow: bool = True,
     ) -> None:
-        """Whole tiles, then what remains of the row, if anything may."""
+        """Whole tiles, then what remains of the row, if anything may.
+
+        ``follow``: what the tiles read is fetched ahead, if anything is
+        """
         loop, (start, end), out = self.nest.loops[self.scope - 1], bounds, self.out
         size = loop.size
         out.add(f"long {variable} = {start};")
         self.context.at[loop.dim] = variable
         again = self._next_tile(variable, self._first_step(inner, vectors, start, size), size)
         with out.block(f"for (; {variable} + {size} <= {end}; {again})"):
-            if vectors is not None and self._follows_rows(vectors, loop):
+            if follow and vectors is not None and self._follows_rows(vectors, loop):
                 write_ahead(self, inner, vectors)
             self._version(inner, full=True, vectors=vectors)
         if remains:
@@ -277,32 +308,44 @@ class NestText(PacksText):
         """The variable that makes the second tile of a row begin with a line; None: not needed.
 
         Tiles that are written past the caches are whole lines (``_streamed``): where they begin in the
-        middle of one, each leaves two halves behind.  The first one overlaps the second, so points must be
+        middle of one, each leaves two halves behind.  Others may have to begin so (``Nest.aligned``): a
+        vector across two lines takes two accesses.  The first tile overlaps the second, so points must be
         free to be computed twice.
         """
         dim = self.nest.loops[self.scope - 1].dim
         if not self._begins_short(vectors, dim):
             return None
         assert vectors is not None
-        buffer, mask = next(iter(self.masks.items()))
-        s = self._streamed(buffer, inner[-1])
+        mask = next(iter(self.masks.values()), None)
+        s = self._streamed(next(iter(self.masks)), inner[-1]) if mask else self._stored_in_lines(dim)
         assert s is not None
         at = self.context.at[dim]
         self.context.at[dim] = start
         place = f"(__UINTPTR_TYPE__)&{self.context.subscript(s.buffer, s.index)}"
         self.context.at[dim] = at
         step = self.context.names.new(f"{dim}_step")
-        t = c_type(self.program.buffer(buffer).type)
-        lead = f"(long)((-{place} & {LINE - 1})/sizeof({t}))"
+        t = self.program.buffer(s.buffer).type
+        whole = min(LINE, size * t.size & -(size * t.size))  # a tile is several of these
+        lead = f"(long)((-{place} & {whole - 1})/sizeof({c_type(t)}))"
         self.out.add(
-            f"long {step} = {mask} == MDH_VECTOR_BYTES - 1 ? {lead} : 0;",
+            f"long {step} = {lead};"
+            if self.nest.aligned or mask is None
+            else f"long {step} = {mask} == MDH_VECTOR_BYTES - 1 ? {lead} : 0;",
             f"if ({step} == 0) {step} = {size};",
         )
         return step
 
+    def _stored_in_lines(self, dim: str) -> Store | None:
+        """The first store whose cells along a dimension are neighbours."""
+        stores = (s for s in self.program.out.stores if self._store_stride(s, dim) == 1)
+        return next((s for s in stores if isinstance(self.program.buffer(s.buffer).type, ScalarType)), None)
+
     def _begins_short(self, vectors: Vectors | None, dim: str) -> bool:
         """Whether the first step of a row of tiles may be shorter than a tile, see ``_first_step``."""
-        return vectors is not None and vectors.dim == dim and bool(self.masks) and self._may_repeat_points()
+        if vectors is None or vectors.dim != dim or not self._may_repeat_points():
+            return False
+        in_lines = self.nest.aligned and self.function is None and self._stored_in_lines(dim) is not None
+        return bool(self.masks) or in_lines
 
     @staticmethod
     def _conjunction(*conditions: str | None) -> str | None:

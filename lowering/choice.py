@@ -28,6 +28,7 @@ from lowering.facts import (
     is_screened,
     lane_counts,
     longest_row,
+    may_be_aligned,
     once,
     packable,
     read_dims,
@@ -52,6 +53,7 @@ from mdh_core.lanes import lane_function, scalar_calls
 
 _ALIKE = 2  # lines at one place of a page that may be written past the caches, see ``_past``
 _WHILE = 16  # steps of a tile that are long enough for its cells to be fetched meanwhile
+_TILES_OF_ROW = 4  # so many or more begin with lines: it costs one more; measured on rows of seven
 _AHEAD = 1024  # bytes ahead at which rows of maps are fetched: of tiles of at least so many in each array,
 _PAGES = 2 * PAGE  # bytes ahead at which pages of a row that is reduced are fetched; measured on sums
 _FEWEST, _MOST = 3, 8  # and at most so many in all; 12 of three arrays took longer, measured on stencils
@@ -286,6 +288,9 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
     elif follows_pages(f, machine):
         waits = vector in f.pw and rows_of(f, point) == 1 and not machine.huge_pages
         point["ahead"] = _PAGES if waits else 0
+    if may_be_aligned(f):
+        tiles = int(point.get(f"block_{vector}", 0)) / tile_of(point, vector) if vector != "-" else 0
+        point["aligned"] = int(tiles >= _TILES_OF_ROW)
     if keyed(f.program) is not None:
         point["table"] = int(math.prod(f.sizes[d] for d in f.cc) >= CELLS)
     steps = math.prod(int(point[f"block_{d}"]) or f.sizes[d] for d in f.pw)

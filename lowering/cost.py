@@ -11,12 +11,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from lowering.ahead import first_rows
 from lowering.arithmetic import arithmetic, operations, rows_of
 from lowering.facts import (
     Facts,
     bytes_read_once,
     facts,
     has_border,
+    may_be_aligned,
     once,
     store_strides,
     stored_bytes,
@@ -27,8 +29,8 @@ from lowering.histogram import OneHot, one_hot
 from lowering.machine import LINE, Machine
 from lowering.parameters import output_buffers
 from lowering.point import Point, Value, blocks_of, dims_around, own_values, tile_of, tile_order
-from lowering.traffic import Moved, aliased, bytes_of, footprint, moved, uses
-from mdh_core.ir import MdhProgram
+from lowering.traffic import USED, WAY, Moved, aliased, bytes_of, footprint, moved, uses
+from mdh_core.ir import MdhProgram, read_buffers
 
 _NEAR_RUN, _FAR_RUN = 1e-9, 1e-8  # seconds per run of neighbours that comes into a first or second cache
 _MEMORY_RUN = 1e-7  # the same for a run that comes from memory: a page to open, and to look up
@@ -40,10 +42,12 @@ _APART = 4  # neighbouring lines with which it is harmless that rows are at one 
 _FEW_ROWS, _ROW = 12, 1e-10  # seconds for each row of more that a tile walks through; measured on products
 _HALVED = 1.2  # what is written past the caches costs where two lines are at one place; measured, AVX2
 _FOLLOWED, _STREAM = 16, 0.015  # rows that maps go through at once; of memory's time for each more, AVX2
+_WIDE_STREAM = 0.0075  # the same with vectors of a line, of rows that are touched; measured on two stencils
 _FETCHED = 0.87  # what is left of memory's time where rows of maps are fetched ahead; measured on stencils
 _PLACES = {1: 1.12, 2: 1.03}  # memory's time where a thread reads at so few places at once; measured on sums
 _LONGER = 0.05  # of memory's time for each line of more that a tile reads of a row at once: more than was
 # measured on sums (0.02), as runs into the first cache, which short ones are more of, count for themselves
+_ACROSS = 1e-10  # seconds for a vector across two lines; measured on stencils with vectors of a line
 _SEAM = 3e-8  # seconds per line that two threads write, each a part; measured on stencils with 16 cores
 _FEW_STEPS = 600  # points of reduced dimensions up to which constants for the sizes pay
 
@@ -110,10 +114,17 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
     region = 5e-6 if point.get("threads") and f.points > 1 << 15 else 0.0
     last = far[0] / machine.l3_bandwidth + far[1] * _FAR_RUN
     if not f.pw:  # nothing to do meanwhile: a core waits for lines of both kinds; measured on stencils
-        memory += max(0.0, far[0] - whole_arrays[0]) / machine.l3_bandwidth
+        followed, many = far[0], 0.0
+        apart = not past and read_buffers(f.program).isdisjoint(output_buffers(f.program))
+        if apart and _footprint(f) > machine.l2 * made.busy:  # what comes again is waited for in turn
+            beside, followed = _followed(f, machine, point)
+            followed, many = max(followed, far[0]), _WIDE_STREAM * max(0, beside - _FOLLOWED)
+            last += (followed - far[0]) / machine.l3_bandwidth
+            copied += _broken_rows(f, point) * _FAR_RUN
+        memory += max(0.0, followed - whole_arrays[0]) / machine.l3_bandwidth
         if machine.vector_bytes < LINE:
-            more = 1.0 + _STREAM * max(0.0, _rows_at_once(f, point) - _FOLLOWED)
-            memory, last = memory * more, last * more
+            many = _STREAM * max(0.0, _rows_at_once(f, point) - _FOLLOWED)
+        memory, last = memory * (1.0 + many), last * (1.0 + many)
     times = (made.seconds, near[0] / machine.l2_bandwidth, max(memory, last))
     slowest = max(times)
     if works and has_border(f):  # every tile is asked, and at both ends of a row is one in scalars
@@ -134,8 +145,25 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
         if f.cc:
             copied += _rows_walked(f, point, packs) * _ROW
     copied += _seams(f, machine, point) * _SEAM
+    if works and may_be_aligned(f):
+        copied += _across_lines(f, machine, point) * _ACROSS
     added = near[1] * _NEAR_RUN + (strided + copied) / balance + region
     return slowest + _BESIDE * (sum(times) - slowest) + added
+
+
+def _across_lines(f: Facts, machine: Machine, point: Point) -> float:
+    """Vectors across two lines that begin where those of the first store do; aligned, what is computed twice.
+
+    How rows lie is not known: they may begin anywhere in a line.
+    """
+    vector, v = str(point["vector"]), vector_length(f, machine)
+    indices = [*(s.index for s in f.program.out.stores), *(a.index for a in f.program.inp.accesses)]
+    columns = [index[-1].const for index in indices if index]
+    same = columns.count(columns[0])
+    if point.get("aligned"):
+        blocks = max(1.0, f.sizes[vector] / max(1, int(point.get(f"block_{vector}", 0))))
+        return f.points / f.sizes[vector] * blocks * int(point["lanes"]) / v * same
+    return f.points / v * same * (machine.vector_bytes - f.lane_bytes) / LINE
 
 
 def _seams(f: Facts, machine: Machine, point: Point) -> int:
@@ -254,6 +282,43 @@ def _rows_walked(f: Facts, point: Point, packs: Mapping[str, float | None]) -> f
     walked = (use for b, use in uses(f).items() if packs.get(b) is None and use.dims & set(f.pw))
     rows = sum(n for use in walked if (n := footprint(use, walk, False).runs) > _FEW_ROWS)
     return rows * math.prod(max(1.0, f.sizes[d] / n) for d, n in walk.items())
+
+
+def _followed(f: Facts, machine: Machine, point: Point) -> tuple[int, float]:
+    """Rows that a map's tile goes through, and the bytes that they bring to and from one core's first cache.
+
+    What the next tile of the innermost loop but one touches again is still there, if a tile's rows fit.
+    """
+    *_, along = loops = tile_order(f, int(point.get("order", 0)))
+    if point.get("vector", "-") not in ("-", along):
+        return 0, 0.0
+    tile = {d: tile_of(point, d) for d in f.cc if d != along}
+    own = math.prod(tile.values())
+    results = own * len(output_buffers(f.program))
+    touched = first_rows(f.program, along, (), tile)
+    rows = sum(len(x.offsets) for x in touched) + results
+    length = min(int(point.get(f"block_{along}", 0)) or f.sizes[along], f.sizes[along]) * f.lane_bytes
+    if rows * length <= USED * machine.l1 and len(loops) > 1:
+        touched = first_rows(f.program, along, loops[-2:-1], tile)
+        touched = [x for x in touched if any(loops[-2] in a.names for a in x.index)]
+    brought = sum(len(x.offsets) for x in touched) + 2 * results  # these are fetched before they are written
+    return rows, brought / own * f.points * f.lane_bytes / machine.cores
+
+
+def _broken_rows(f: Facts, point: Point) -> float:
+    """Rows, shorter than a page, behind which a map does not go on with the next row of the same array.
+
+    With several neighbouring rows in a tile, the next one comes later; hardware that follows what is read
+    next to each other has to begin again.
+    """
+    vector, total = str(point.get("vector", "-")), 0.0
+    several = [d for d in f.cc if d != vector and int(point.get(f"rows_{d}", 1)) > 1]
+    for use in uses(f).values() if several and vector in f.cc else ():
+        pitches = dict(zip((terms for terms, _ in use.index), use.pitches, strict=True))
+        own = [p for terms, p in pitches.items() if any(d in several for d, _ in terms)]
+        if any(0 < p < WAY for p in own):
+            total += f.points / f.sizes[vector]
+    return total
 
 
 def _pieces(f: Facts, machine: Machine, point: Point) -> float:

@@ -369,6 +369,16 @@ def written_past(f: Facts, machine: Machine) -> tuple[str, ...]:
     return tuple(b for b in large if b not in read_buffers(f.program))
 
 
+def may_be_aligned(f: Facts) -> bool:
+    """Whether tiles may begin where a line of an output does: maps whose points may be computed twice."""
+    if f.pw or f.ps or any(s.at_last for s in f.program.out.stores):
+        return False
+    if {s.buffer for s in f.program.out.stores} & read_buffers(f.program):
+        return False
+    vectors = (d for d in vector_candidates(f) if d != "-")
+    return any(1 in store_strides(f, d) for d in vectors)
+
+
 def has_whole_lines(f: Facts, buffer: str, vector: str) -> bool:
     """Whether stores past the caches pay: rows along ``vector`` are long, or begin and end with lines.
 

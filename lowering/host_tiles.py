@@ -21,10 +21,13 @@ import functools
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from lowering.cost import cost
+from lowering.facts import Facts, row_counts, row_dims
 from lowering.histogram import one_hot
 from lowering.machine import Machine
+from lowering.point import Point
 from lowering.programs import places
 from mdh_core.expr import Affine, Expr, Load, as_affine, stmt_exprs, walk
 from mdh_core.ir import HostLoop, MdhProgram
@@ -34,6 +37,7 @@ _INDEPENDENT = 64  # positions of a part in which nothing travels: whole lines t
 _FEWEST = 3  # iterations of a block that are worth two more barriers
 _PARTS = 8  # of one thread, where only some of them have something to do at a time
 _MANY = 16  # iterations of a block that are worth threads where one iteration is not, or more cache misses
+_TILES_OF_PART = 8  # register tiles in the dimension that is cut, of which one may be partial
 _SHARES = 4  # of a core's part of the last cache, of which tiles take one
 _MUCH = 1 << 17  # positions in all iterations, from which on threads pay
 _CHOICES, _PAIRS = 9, 2000  # of dimensions to cut, of cells that two programs touch: the search ends there
@@ -122,6 +126,21 @@ def usual_tiles(
         share = -(-size // (parts * max(2, math.ceil(size / (parts * share)))))  # as many for each thread
         steps, width = max((steps, width), within(share, half=True), key=lambda found: found[0])
     return HostTiles(skew, width, steps) if steps >= _FEWEST else None
+
+
+def usual_rows(f: Facts, machine: Machine, tiles: HostTiles, dim: str, point: Point) -> int:
+    """Rows of a program's register tile in the dimension that is cut.
+
+    Parts of it have every length.  What is left of maps is done row by row: as many rows as are best where
+    one thread has a part.  Of other programs it would be done without vectors: one row.
+
+    f   of the program in one part;  point   its values of parameters
+    """
+    if f.pw or f.ps or tiles.skew.independent or dim not in row_dims(f):
+        return 1
+    alone, own = replace(machine, cores=1), {**point, "threads": ""}
+    counts = (1, *(n for n in row_counts(f, dim) if n <= tiles.width // _TILES_OF_PART))
+    return min(counts, key=lambda n: cost(f, alone, {**own, f"rows_{dim}": n}))
 
 
 @functools.lru_cache(maxsize=256)

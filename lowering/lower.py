@@ -62,6 +62,7 @@ class Nest:
     fetched     outputs whose cells join a tile's results at its end, and which tile fetches them
     keyed       instead of the loops a table of sums by value, where it pays at run time
     ahead       bytes ahead at which a map's rows, or the first lines of pages, are fetched; 0: they are not
+    aligned     whether tiles of a map's row begin with a line of its output, from the second one on
     divided     dimensions whose thread loop has as many parts for every thread, see ``lowering.parts``
     results     "direct": a cell is finished inside the local tile
                 "in place": unfinished cells are kept in the output buffer between visits
@@ -80,6 +81,7 @@ class Nest:
     keyed: Keyed | None = None
     ahead: int = 0
     joined: tuple[str, ...] = ()
+    aligned: bool = False
     divided: tuple[str, ...] = ()
 
 
@@ -269,6 +271,7 @@ def _nest(program: MdhProgram, phase: Phase, c: Configuration, machine: Machine)
         keyed=by_value,
         ahead=c.ahead,
         joined=joined,
+        aligned=c.aligned,
         divided=whole.divided,
     )
 

@@ -27,6 +27,8 @@ the loop around it; 4, 5: the same, row by row between the steps, as a core keep
 ``ahead`` does so for maps (function without operator, S3 and S5): rows of operands and
 results that a tile is the first to touch are fetched so many bytes before.  For reductions in vectors along
 rows, each element of which is read once, it fetches the first lines of pages; see ``lowering.ahead``.
+``aligned`` refines S6 for maps: from the second one on, the tiles of a row begin where a line of its output
+does, however the row lies in memory.
 ``table`` is an alternative to all of them where the program has the form of ``lowering.keyed``: points are
 summed by value, and cells look theirs up.
 ``padding`` refines D4: further elements behind each row of a buffer's copies, so that columns of a copy
@@ -95,6 +97,7 @@ class Configuration:
     ahead: int = 0
     instruction: str = ""
     joined: tuple[str, ...] = ()
+    aligned: bool = False
 
     def part_size(self, level: Level) -> int:
         """Elements of dimension d in one part of the level."""
@@ -152,6 +155,7 @@ def make(
     padding: tuple[tuple[str, int], ...] = (),
     ahead: int = 0,
     joined: tuple[str, ...] = (),
+    aligned: bool = False,
 ) -> Configuration:
     """A fused configuration from the few choices that matter most.
 
@@ -213,6 +217,7 @@ def make(
         padding,
         ahead=ahead,
         joined=joined,
+        aligned=aligned,
     )
 
 

@@ -23,6 +23,7 @@ in; everything else is a choice.
                   4, 5: as 2 and 3, row by row between the steps of a tile where one loop has them
     ahead         bytes ahead at which rows that a map's tile is the first to touch are fetched, or the first
                   lines of pages of what is reduced along its rows; 0: not at all
+    aligned       1: tiles of a map's row begin where a line of its output does, from the second one on
 
 Layers of the model OpenMP+REG+SIMD: 0 blocks, 1 unused, 2 tiles inside a block, 3 points of a reduced
 dimension inside a block, 4 the register tile, 5 lanes.
@@ -169,6 +170,7 @@ def configuration_of(f: Facts, machine: Machine, point: Point) -> Configuration:
         bool(point.get("table", 0)),
         ahead=int(point.get("ahead", 0)),
         joined=tuple(b for b in output_buffers(f.program) if point.get(f"past_{b}", 0) == 2),
+        aligned=bool(point.get("aligned", 0)),
     )
 
 

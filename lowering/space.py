@@ -20,6 +20,7 @@ from lowering.facts import (
     follows_rows,
     histogram_threads,
     lane_counts,
+    may_be_aligned,
     packable,
     row_counts,
     row_dims,
@@ -124,6 +125,9 @@ def _space(f: Facts, machine: Machine) -> Space:
         parameters.append(("ahead", (0, PAGE, 2 * PAGE, 3 * PAGE)))
         along = [d for d in vectors if d in f.pw]
         idle.append(("ahead", " or ".join([*(f"vector == '{d}'" for d in along), "ahead == 0"])))
+    if may_be_aligned(f):
+        parameters.append(("aligned", (0, 1)))
+        idle.append(("aligned", "vector != '-' or aligned == 0"))
     if keyed(f.program) is not None:
         parameters.append(("table", (0, 1)))
     return Space(tuple(parameters), tuple(restrictions), tuple(idle))

@@ -25,7 +25,7 @@ from mdh_core.ir import Buffer, MdhProgram
 
 WAY = 4096  # bytes of a way of the first cache: lines at this distance share a set
 STREAMS = 8, 40  # rows at a time: so few are fetched ahead, with so many nothing is gained by it
-_USED = 0.75  # of a cache, before what is needed again is thrown out
+USED = 0.75  # of a cache, before what is needed again is thrown out
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ def _moved(groups: _Groups, cache: int, ahead: int) -> Moved:
     reach, inside, around = 0, groups.touched(0), None
     for k in range(1, len(levels) + 1):
         around = groups.touched(k)
-        if levels[k - 1][1] > 1 and sum(t.taken for t in around) > _USED * cache:
+        if levels[k - 1][1] > 1 and sum(t.taken for t in around) > USED * cache:
             break
         reach, inside, around = k, around, None
     total = runs = 0.0

@@ -21,7 +21,7 @@ from lowering.choice import default_point
 from lowering.cost import estimate, has_short_tiles
 from lowering.delayed import delayed
 from lowering.facts import facts
-from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_tiles
+from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_rows, usual_tiles
 from lowering.machine import Machine
 from lowering.outer_loop import Run, bytes_saved, in_one_loop, runs_of, usual_width
 from lowering.parameters import Configuration, to_json
@@ -156,7 +156,7 @@ class Plan:
         for k, tiles in enumerate(plan._usual_host_tiles()):
             if tiles is not None:
                 point |= {f"width_{k}": tiles.width, f"steps_{k}": tiles.steps or 0}
-                point |= {n: 1 for n in plan._rows_of_cut(k, tiles, numbers) if n in point}
+                point |= plan._rows_of_cut(k, tiles, numbers, point)
         point |= plan._usual_outer(self.formed(point)[1], numbers)
         return point | plan._usual_regions(self.formed(point)[1])
 
@@ -257,16 +257,22 @@ class Plan:
         costs, runs = self._costs(point), iterations.runs(self.lifted.program, self.params)
         return sum(costs[k] for k in own) < _SHORT * sum(runs[k] for k in own)
 
-    def _rows_of_cut(self, k: int, tiles: HostTiles, numbers: Sequence[int]) -> Iterator[str]:
-        """Parameters of rows in the dimension that is cut: one row, as parts of it have every length.
+    def _rows_of_cut(self, k: int, tiles: HostTiles, numbers: Sequence[int], point: Point) -> Point:
+        """Rows of the register tiles in the dimension that is cut.
 
         ``numbers``: for the programs in the order of the text.
         """
         loop = [x for x, _ in iterations.host_loops(self.lifted.program, self.params)][k]
         number = {id(p): n for p, n in zip(self.programs, numbers, strict=True)}
-        for p, d in zip(loop.body, tiles.skew.dims, strict=True):
-            if isinstance(p, MdhProgram) and d is not None:
-                yield f"rows_{p.hom.dims[d].name}{_suffix(number[id(p)])}"
+        found: Point = {}
+        for p, cut in zip(loop.body, tiles.skew.dims, strict=True):
+            if isinstance(p, MdhProgram) and cut is not None:
+                n, d = number[id(p)], p.hom.dims[cut].name
+                name, own = f"rows_{d}{_suffix(n)}", own_values(point, n)
+                sizes = self.sizes[next(k for k, x in enumerate(self.programs) if x is p)]
+                if name in point:
+                    found[name] = usual_rows(facts(p, {**sizes, d: tiles.width}), self.machine, tiles, d, own)
+        return found
 
     def _usual_host_tiles(self) -> list[HostTiles | None]:
         """Of all host loops, in the order of the text."""
