@@ -115,7 +115,7 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
     last = far[0] / machine.l3_bandwidth + far[1] * _FAR_RUN
     if not f.pw:  # nothing to do meanwhile: a core waits for lines of both kinds; measured on stencils
         followed, many = far[0], 0.0
-        apart = not past and read_buffers(f.program).isdisjoint(output_buffers(f.program))
+        apart = not (past or f.ps) and read_buffers(f.program).isdisjoint(output_buffers(f.program))
         if apart and _footprint(f) > machine.l2 * made.busy:  # what comes again is waited for in turn
             beside, followed = _followed(f, machine, point)
             followed, many = max(followed, far[0]), _WIDE_STREAM * max(0, beside - _FOLLOWED)

@@ -12,6 +12,9 @@ import pytest
 
 from emit.render import emit_openmp
 from emit.request import KernelRequest
+from frontend_c.preprocess import CompileCommand
+from frontend_c.read import read
+from lifter.lift import lift
 from lowering.choice import default_point
 from lowering.cost import cost
 from lowering.facts import facts, may_be_aligned
@@ -21,9 +24,11 @@ from lowering.point import Point, configuration_at
 from lowering.space import tuning_space
 from mdh_core.interpreter import BufferValue, run_steps
 from mdh_core.ir import MdhProgram
+from mdh_core.source import SourceFile
 from mdh_lift.kernels import planned
 from tests.emitted import FLAGS, _value
 from tests.lifting import lifted
+from tests.test_corpus import CORPUS
 from tests.test_joined import FOR, of
 from tests.test_register_tiles import SERVER
 from tests.test_steps import Case, kernel_of, run_kernel
@@ -149,3 +154,16 @@ def test_rows_in_tiles_of_a_host_loop() -> None:
     assert int(point["rows_i"]) * 8 <= int(point["width_0"])
     kernel = plan.kernel(point).text
     assert len(re.findall(r"const long i_in\w*_end = ", kernel)) >= 4, "two programs, in parts and on borders"
+
+
+@pytest.mark.parametrize("source", ["scan.c", "exclusive_scan.c", "linear_recurrence.c", "map.c", "axpy.c", "softmax.c"])
+def test_there_is_a_default_at_all_sizes(source: str) -> None:
+    """In every cache and in none: without rows, without cells, of one dimension."""
+    text = SourceFile(source, (CORPUS / source).read_bytes())
+    programs = [p for n in read(text, CompileCommand(directory=str(CORPUS))).nests for p in lift(n).programs]
+    for p in programs:
+        for bits in range(8, 24, 2):
+            sizes = {d.name: 1 << bits // len(p.hom.dims) for d in p.hom.dims}
+            point = default_point((p,), SERVER, (sizes,))
+            assert cost(facts(p, sizes), SERVER, point) > 0.0
+    assert programs
