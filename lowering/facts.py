@@ -369,9 +369,13 @@ def written_past(f: Facts, machine: Machine) -> tuple[str, ...]:
     return tuple(b for b in large if b not in read_buffers(f.program))
 
 
+@once
 def may_be_aligned(f: Facts) -> bool:
-    """Whether tiles may begin where a line of an output does: maps whose points may be computed twice."""
-    if f.pw or f.ps or any(s.at_last for s in f.program.out.stores):
+    """Whether tiles may begin where a line of an output does: maps whose points may be computed twice.
+
+    Those that have vectors only away from a border ask every tile where it is, and have no rows of tiles.
+    """
+    if f.pw or f.ps or has_border(f) or any(s.at_last for s in f.program.out.stores):
         return False
     if {s.buffer for s in f.program.out.stores} & read_buffers(f.program):
         return False

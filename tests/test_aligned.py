@@ -17,7 +17,7 @@ from frontend_c.read import read
 from lifter.lift import lift
 from lowering.choice import default_point
 from lowering.cost import cost
-from lowering.facts import facts, may_be_aligned
+from lowering.facts import facts, has_border, may_be_aligned
 from lowering.lower import Nest, lower
 from lowering.machine import GENERIC
 from lowering.point import Point, configuration_at
@@ -112,6 +112,16 @@ def test_points_that_may_be_computed_once_only_are_left_alone() -> None:
     (c,) = configuration_at((p,), GENERIC, (sizes,), {**POINT, "lanes": 16})
     (nest,) = lower(p, c, GENERIC).stages
     assert isinstance(nest, Nest) and nest.aligned, "the text, not the configuration, leaves it out"
+
+
+def test_a_map_with_a_border_has_no_rows_of_tiles() -> None:
+    head = "int n, int l, float O[n][l], float I[n][l]"
+    p = of((head, FOR.format("i", "n") + FOR.format("k", "l") + "O[i][k] = k == 0 ? I[i][k] : I[i][k - 1] + I[i][k];"))
+    sizes = {"i": 900, "k": 900}
+    assert has_border(facts(p, sizes)) and not may_be_aligned(facts(p, sizes))
+    assert "aligned" not in default_point((p,), SERVER, (sizes,))
+    point: Point = {**POINT, "lanes": 16}
+    assert text(p, point) == text(p, {**point, "aligned": 0})
 
 
 @pytest.mark.parametrize(("length", "aligned"), [(1000, 1), (16, 0)])
