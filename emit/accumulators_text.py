@@ -70,7 +70,9 @@ class Accumulators:
         # what a step needs to be taken as a whole
         self.steps: Rows = [*nest.domain.contributions, *(guard or ())]
         self.out, self.context = nest.out, nest.context
-        self.function, self.types = nest.function, nest.types
+        program = nest.vector_program if vectors else nest.program
+        self.function, self.types = program.hom.function, program.component_types
+        self.initial = program.out.initial
         self.start = dict(nest.context.at)
         moved = {d: (at, nest.moved_to[d]) for d, at in nest.moved.items()}
         self.context.tiles = {d: (at, at) for d, at in self.start.items()} | moved
@@ -88,6 +90,8 @@ class Accumulators:
         self.tail: list[str] = []
         # operands in registers, see ``emit.held_text``: name, loops that number them, whether for each vector
         self.held: dict[int, tuple[str, tuple[Loop, ...], bool]] = {}
+        # fields of records, by access and name: arrays of a value for each lane, see ``Tile._gather``
+        self.gathered: dict[tuple[int, str], tuple[str, ScalarType]] = {}
         self.fetched = dict(nest.nest.fetched)
         self.by_rows: list[tuple[tuple[Store, ...], dict[str, str]]] = []  # fetched between steps, and where
         self.late = False  # whether prior values join at the end, in vectors
@@ -397,7 +401,8 @@ class Accumulators:
         """Whether what the cells hold is a vector that may be combined with the tile's results at the end."""
         n = self.n
         fetched = [s.plain is not None and s.buffer in self.fetched for s in n.program.out.stores]
-        if n.nest.results not in ("direct", "in place") or n._keeps_order or not all(fetched):
+        neutral = self.function is not None and self.function.identity is not None
+        if not neutral or n.nest.results not in ("direct", "in place") or n._keeps_order or not all(fetched):
             return False
         nodes = [x for e in n.program.out.initial if e is not None for x in walk(e)]
         read = {n.program.inp.accesses[x.access].buffer for x in nodes if isinstance(x, Operand)}
@@ -463,7 +468,7 @@ class Accumulators:
         assert vectors is not None and self.function is not None
         t = self.types[c]
         printer = VectorPrinter(self.context, vectors)
-        initial = self.n.program.out.initial[c]
+        initial = self.initial[c]
         identity = self.function.identity
         if (n.nest.results == "parts" and not n.parts_are_seeded) or initial is None:
             if identity is None:

@@ -12,7 +12,7 @@ short body, hence the eight times.  What the loop does not change is computed be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from emit.vector_printer import NotVector, VectorPrinter
@@ -34,7 +34,7 @@ from mdh_core.expr import (
     stmt_exprs,
     variables,
 )
-from mdh_core.lanes import declared_in
+from mdh_core.lanes import LONG, declared_in, operations
 
 if TYPE_CHECKING:
     from emit.kernel_text import Lines
@@ -50,8 +50,10 @@ class MaskedText:
     the other computes: all variables are arrays of vectors, and every step is a loop that is unrolled.
     """
 
-    def __init__(self, printer: VectorPrinter, out: Lines, counter: str, most: int) -> None:
-        self.printer, self.out = printer, out
+    def __init__(
+        self, printer: VectorPrinter, out: Lines, counter: str, most: int, own: Collection[str]
+    ) -> None:
+        self.printer, self.out, self.own = printer, out, own
         self.vectors, self.names = printer.vectors, printer.context.names
         self.counter, self.most = counter, most
         self.count = f"vectors_{self.vectors.suffix}"
@@ -62,19 +64,38 @@ class MaskedText:
                 case Declare(name=name, type=t, value=value):
                     of = self.vectors.type(t)
                     start = f"({of}){{0}}" if value is None else self.printer.vector(value)
-                    self.printer.variables[name] = self._array(name, of, start)
+                    unique = name if name in self.own else self.names.new(name)
+                    self.printer.variables[name] = self._array(unique, of, start)
                 case Assign(target=Var(name=name, type=t), value=value):
                     self._assign(self.printer.variables[name], t, self.printer.vector(value), mask)
                 case If(cond=cond, then=then, other=other):
                     yes = self._named(self.printer.mask(cond))
-                    self.write(then, self._both(mask, yes))
+                    self._branch(then, self._both(mask, yes))
                     if other:
                         no = self._named((f"~{yes[0]}", yes[1]))
-                        self.write(other, self._both(mask, no))
+                        self._branch(other, self._both(mask, no))
                 case While():
                     self._while(s, mask)
                 case _:
                     raise NotVector
+
+    def _branch(self, body: Sequence[Stmt], mask: Mask) -> None:
+        """A branch; a long one is passed over where no lane takes it."""
+        if operations(body) <= LONG:
+            self.write(body, mask)
+            return
+        known = dict(self.printer.variables)
+        with self.out.block(f"if ({self._any(mask[0])})"):
+            self.write(body, mask)
+        self.printer.variables = known  # what the branch declares is out of sight
+
+    def _any(self, mask: str) -> str:
+        """A variable that is not 0 where some lane's mask is set."""
+        some, lane = self.names.new("some"), self.names.new("lane")
+        self.out.add(f"long {some} = 0;")
+        lanes = f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"
+        self._each(f"{lanes} {some} |= {mask}[{lane}];")
+        return some
 
     def _each(self, *lines: str) -> None:
         """A step of all vectors."""

@@ -245,7 +245,8 @@ class PacksText(VectorsText):
     def _moves_tiles(self) -> bool:
         inner = self.nest.loops[self.scope :]
         return (
-            self.function is not None
+            self.vector_function is not None
+            and self.vector_function.identity is not None
             and not self.domain.rows
             and not self._keeps_order
             and not self._may_repeat_points()

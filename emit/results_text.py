@@ -13,7 +13,8 @@ from contextlib import ExitStack
 from emit.accumulators_text import Accumulators
 from emit.c_text import c_type, constant
 from emit.vector_printer import NotVector, VectorPrinter
-from mdh_core.expr import ScalarType
+from mdh_core.expr import RecordType, ScalarType
+from mdh_core.fields import component_fields
 
 
 class Results(Accumulators):
@@ -46,8 +47,18 @@ class Results(Accumulators):
             with self.out.block(f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"):
                 saved = dict(self.context.at)
                 self.context.at[self.lanes.dim] += f" + {lane}"
-                self._finish_cell([f"{a}[{lane}]" for a in lanes], fresh)
+                self._finish_cell(self._in_records([f"{a}[{lane}]" for a in lanes]), fresh)
                 self.context.at = saved
+
+    def _in_records(self, fields: list[str]) -> list[str]:
+        """The components of the program, of which vectors hold the fields."""
+        if len(fields) == len(self.n.types):
+            return fields
+        found = [list[str]() for _ in self.n.types]
+        for text, (c, _) in zip(fields, component_fields(self.n.program), strict=True):
+            found[c].append(text)
+        pairs = zip(self.n.types, found, strict=True)
+        return [f"({c_type(t)}){{{', '.join(x)}}}" if isinstance(t, RecordType) else x[0] for t, x in pairs]
 
     def _join_tail(self) -> None:
         """What was added point by point joins the vectors."""
@@ -216,6 +227,8 @@ class Results(Accumulators):
         """Store whole vectors; False (and nothing written) where a store has no vector form."""
         n, vectors = self.n, self.vectors
         assert vectors is not None
+        if any(isinstance(t, RecordType) for t in n.types):
+            return False
         at = len(self.out.rows)
         results = dict(enumerate(values))
         try:

@@ -28,12 +28,8 @@ from emit.sliding_text import sliding, write_sliding
 from emit.vector_printer import VectorPrinter
 from lowering.domains import Rows
 from lowering.loops import Loop
-from mdh_core.expr import (
-    Binary,
-    named_values,
-)
+from mdh_core.expr import Binary, Field, Operand, ScalarType, Type, named_values
 from mdh_core.ir import Store
-from mdh_core.lanes import declared_in
 
 
 class Tile(Results):
@@ -59,8 +55,38 @@ class Tile(Results):
             return
         self._declare()
         fresh = self._start_values()
+        if self.vectors:
+            self._gather()
         self._points(0)
         self._finish(fresh)
+
+    def _gather(self) -> None:
+        """Fields of the lanes' records, side by side: they are the same in all steps."""
+        assert self.lanes is not None
+        lanes, names = self.lanes, self.context.names
+        found = self.n.gathered(self.inner)
+        for k, name, t in found:
+            buffer = self.n.vector_program.inp.accesses[k].buffer
+            array = names.new(f"{buffer}_{name}")
+            self.gathered[k, name] = array, t
+            self.out.add(f"{c_type(t)} {array}[{lanes.count}] __attribute__((aligned(64)));")
+        if not found:
+            return
+        lane, saved = names.new("lane"), dict(self.context.at)
+        self.context.at[lanes.dim] += f" + {lane}"
+        with self.out.block(f"for (long {lane} = 0; {lane} < {lanes.count}; {lane}++)"):
+            for k, name, t in found:
+                e = Field(Operand(k, self._type_of(k)), name, t)
+                self.out.add(f"{self.gathered[k, name][0]}[{lane}] = {self.context.scalar(e)};")
+        self.context.at = saved
+
+    def _type_of(self, access: int) -> Type:
+        program = self.n.vector_program
+        return program.buffer(program.inp.accesses[access].buffer).type
+
+    def _gathered_here(self, name: str, t: ScalarType) -> str:
+        assert self.vectors is not None
+        return f"*(const {self.vectors.unaligned(t)} *)&{name}[{self.vector_counter}*{self.vectors.lanes}]"
 
     # ------------------------------------------------------------------ points
 
@@ -252,12 +278,15 @@ class Tile(Results):
     def _vector_point(self, operands: dict[int, str] | None = None) -> None:
         """``operands``: vectors that are loaded already, by the number of their access."""
         assert self.vectors is not None
-        printer = VectorPrinter(self.context, self.vectors, operands=operands or self._held())
+        fields = {at: self._gathered_here(name, t) for at, (name, t) in self.gathered.items()}
+        operands = operands or self._held()
+        printer = VectorPrinter(self.context, self.vectors, operands=operands, fields=fields)
         if not self.masked:
             self._write_vector_point(printer)
             return
         assert self.lanes is not None
-        text = MaskedText(printer, self.out, self.vector_counter, self.lanes.count or 1)
+        most = self.lanes.count or 1
+        text = MaskedText(printer, self.out, self.vector_counter, most, self.n.own_names)
         with self.out.block(""), ExitStack() as stack:
             self.out.rows[-1] = "  " * (self.out.indent - 1) + "{"
             text.write(self.n.lane_function.body)
@@ -286,9 +315,8 @@ class Tile(Results):
     def _write_vector_point(self, printer: VectorPrinter) -> None:
         """One vector of the scalar function's values, combined or stored."""
         assert self.vectors is not None
-        declared = {d.name for d in declared_in(self.n.program.hom.scalar.body)}
         for name, t, value in () if self.masked else named_values(self.n.lane_function.body):
-            own = name if name in declared else self.context.names.new(name)
+            own = name if name in self.n.own_names else self.context.names.new(name)
             if printer.varies(value) or own != name:
                 self.out.add(f"const {self.vectors.type(t)} {own} = {printer.vector(value)};")
                 printer.variables[name] = own

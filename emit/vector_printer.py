@@ -9,6 +9,7 @@ Shown right by tests/test_narrow.py (all pairs of bytes), tests/test_emit.py and
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from emit.c_text import c_type
@@ -25,6 +26,7 @@ from mdh_core.expr import (
     Cast,
     Const,
     Expr,
+    Field,
     Load,
     Operand,
     Result,
@@ -125,7 +127,9 @@ class VectorPrinter:
         results: dict[int, str] | None = None,
         variables: dict[str, str] | None = None,
         operands: dict[int, str] | None = None,
+        fields: Mapping[tuple[int, str], str] | None = None,
     ) -> None:
+        self.fields = fields or {}  # of records, by the number of their access and the name: vectors
         self.operands = operands or {}  # vectors that are loaded already, by the number of their access
         self.context = context
         self.vectors = vectors
@@ -175,6 +179,8 @@ class VectorPrinter:
     def _has_own_type(self, e: Expr) -> bool:
         """Whether an integer is read from an array whose elements may be of an enumeration."""
         match e:
+            case Field():
+                return e.type.is_integer
             case Load(buffer=buffer):
                 pass
             case Operand(access=k):
@@ -227,6 +233,8 @@ class VectorPrinter:
                 return self.results[c]
             case Operand(access=k) if k in self.operands:
                 return self.operands[k]
+            case Field(a=Operand(access=k), name=name) if (k, name) in self.fields:
+                return self.fields[k, name]
             case Operand(access=k, type=t):
                 access = self.context.program.inp.accesses[k]
                 if access.conditional:

@@ -10,6 +10,7 @@ buffer a variable with the bits that are 0 in such an address, which is all ones
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,10 +24,11 @@ from lowering.inside import inside
 from lowering.loops import Loop, size_name
 from lowering.lower import Nest
 from lowering.machine import LINE
-from mdh_core.combine import lane_values
-from mdh_core.expr import ScalarType, named_values, straight_line
+from mdh_core.combine import CombineFunction, lane_values
+from mdh_core.expr import Field, Operand, ScalarType, named_values, stmt_exprs, straight_line, walk
+from mdh_core.fields import in_fields
 from mdh_core.ir import MdhProgram, Store
-from mdh_core.lanes import LaneFunction, has_masked_form, lane_function
+from mdh_core.lanes import LaneFunction, declared_in, has_masked_form, lane_function
 
 
 class VectorsText(CellsText):
@@ -35,6 +37,7 @@ class VectorsText(CellsText):
     def __init__(self, nest: Nest, context: Context, out: Lines) -> None:
         super().__init__(nest, context, out)
         self.middle = inside(nest.program)  # tiles away from the border have vectors, others do not
+        self._apart: tuple[MdhProgram, MdhProgram] | None = None  # what vectors compute, and in fields
         self.scope = nest.accumulate if self.function is not None else nest.tile
         self.masks: dict[str, str] = {}
         self.joined: dict[str, str] = {}  # outputs whose rows are joined -> where that pays
@@ -130,33 +133,74 @@ class VectorsText(CellsText):
 
     def _has_vectors(self, inner: tuple[Loop, ...]) -> bool:
         last = inner[-1] if inner else None
-        t = self.types[0]
+        types = self.vector_program.component_types
         if (
             last is None
             or last.role != "lanes"
             or last.size != 1
             or last.count is None
-            or not isinstance(t, ScalarType)
+            or not all(isinstance(t, ScalarType) for t in types)
             or not in_whole_vectors(last.count, self.lane_bytes)
-            or not (straight_line(body := self.lane_function.body) or has_masked_form(body, self.program))
+            or not self._may_have_lanes
             or any(a.conditional for a in self.vector_program.inp.accesses)
         ):
             return False
-        if self.function is not None and self.function.identity is None:
+        function = self.vector_function
+        if function is not None and function.identity is None and not self._starts_from_initial(last):
             return False
         if self.counted or (self.ragged and self._keeps_order):
             return False
         try:
             with self.in_the_middle():
-                self._try_vectors(Vectors(last.dim, "lanes", "v"))
+                self._try_vectors(Vectors(last.dim, "lanes", "v"), inner)
         except NotVector:
             return False
         return True
 
     @property
+    def _may_have_lanes(self) -> bool:
+        body = self.lane_function.body
+        return straight_line(body) or has_masked_form(body, self.vector_program)
+
+    def _starts_from_initial(self, lanes: Loop) -> bool:
+        """Whether cells of an operator without a neutral element start from their initial values, once."""
+        return (
+            lanes.dim in self.concatenated
+            and self.nest.results == "direct"
+            and self.has_initial
+            and not self.domain.rows
+        )
+
+    @property
     def vector_program(self) -> MdhProgram:
-        """What vectors compute: of a map with conditions on its border, what it is away from there."""
-        return self.program if self.middle is None else self.middle.program
+        """What vectors compute: fields of records; of a map with conditions on its border, without these."""
+        program = self.program if self.middle is None else self.middle.program
+        if self._apart is None or self._apart[0] is not program:
+            self._apart = program, in_fields(program)
+        return self._apart[1]
+
+    @property
+    def vector_function(self) -> CombineFunction | None:
+        return self.vector_program.hom.function
+
+    def gathered(self, inner: tuple[Loop, ...]) -> list[tuple[int, str, ScalarType]]:
+        """Fields of records that differ from lane to lane: number of the access, name and type.
+
+        They are gathered before the tile's steps, so only records that do not change meanwhile; NotVector
+        if others are used.
+        """
+        dim, program = inner[-1].dim, self.vector_program
+        exprs = (*program.hom.scalar.results, *stmt_exprs(program.hom.scalar.body))
+        found: dict[tuple[int, str, ScalarType], None] = {}
+        for n in (n for e in exprs for n in walk(e)):
+            if isinstance(n, Field) and isinstance(n.a, Operand):
+                index = program.inp.accesses[n.a.access].index
+                if not any(a.coefficient(dim) for a in index):
+                    continue
+                if {x.dim for x in inner if x.dim != dim} & {name for a in index for name in a.names}:
+                    raise NotVector
+                found[n.a.access, n.name, n.type] = None
+        return list(found)
 
     @contextmanager
     def in_the_middle(self) -> Iterator[None]:
@@ -172,17 +216,23 @@ class VectorsText(CellsText):
         """What lanes compute in place of the scalar function; copies that hold values change the program."""
         return lane_function(self.vector_program)
 
+    @functools.cached_property
+    def own_names(self) -> frozenset[str]:
+        """Variables of the source's scalar function: no others in the kernel have their names."""
+        return frozenset(d.name for d in declared_in(self.program.hom.scalar.body))
+
     @property
     def lane_bytes(self) -> int:
         """Bytes of one lane."""
         return self.lane_function.size
 
-    def _try_vectors(self, vectors: Vectors) -> None:
+    def _try_vectors(self, vectors: Vectors, inner: tuple[Loop, ...]) -> None:
         """Raises NotVector if the scalar function, the operator or a store has no vector form."""
-        printer = VectorPrinter(self.context, vectors)
+        fields = {(k, name): name for k, name, _ in self.gathered(inner)}
+        printer = VectorPrinter(self.context, vectors, fields=fields)
         body = self.lane_function.body
         if not straight_line(body):
-            MaskedText(printer, Lines(), "v", 1).write(body)
+            MaskedText(printer, Lines(), "v", 1, self.own_names).write(body)
             body = ()
         for name, t, value in named_values(body):
             vectors.type(t)
@@ -192,10 +242,14 @@ class VectorsText(CellsText):
         for e in self.lane_function.results:
             printer.vector(e)
             vectors.type(e.type)
-        if self.function is not None:
-            lanes = {f"{s}{c}": f"{s}{c}" for c in range(len(self.types)) for s in "lr"}
-            for e in lane_values(self.function):
+        function = self.vector_function
+        if function is not None:
+            lanes = {f"{s}{c}": f"{s}{c}" for c in range(len(function.types)) for s in "lr"}
+            for e in lane_values(function):
                 VectorPrinter(self.context, vectors, variables=lanes).vector(e)
+            for start in self.vector_program.out.initial if function.identity is None else ():
+                assert start is not None
+                VectorPrinter(self.context, vectors).vector(start)
         if self.function is None:
             for s in self.program.out.stores:
                 if s.at_last or self._store_stride(s, vectors.dim) != 1:

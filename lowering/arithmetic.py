@@ -18,6 +18,7 @@ from lowering.facts import (
     Facts,
     computed_copies,
     has_border,
+    has_records,
     in_vectors,
     is_readable_beyond,
     once,
@@ -26,6 +27,7 @@ from lowering.facts import (
     vector_length,
 )
 from lowering.held import beside, held
+from lowering.inside import in_lanes
 from lowering.machine import LINE, Machine
 from lowering.packs import PRIVATE_BYTES
 from lowering.parameters import input_buffers
@@ -105,7 +107,7 @@ def arithmetic(f: Facts, machine: Machine, point: Point, even: bool = False) -> 
     speed = float(min(v, lanes)) if works else 0.7
     if has_border(f) and not works and machine.vector_bytes == LINE:
         speed = _MASKED * v  # compilers read under masks there
-    if works and not straight_line(f.program.hom.scalar.body):
+    if works and not straight_line(lane_function(in_lanes(f.program)).body):
         # vectors side by side hide how long each value takes; more lanes wait longer for the last one
         speed *= vectors / (vectors + 1) if vectors <= 4 else 0.75
     if f.pw:
@@ -136,6 +138,8 @@ def _reducing(
     vectors = max(1, int(point.get("lanes", 1)) // vector_length(f, machine))
     rows = rows_of(f, point)
     chains = rows * vectors if works else rows
+    if works and has_records(f):
+        chains = _CHAINS * rows  # what is combined is long enough by itself
     written_out = max((int(point.get(f"unroll_{d}", 1)) for d in f.pw), default=1)
     short = works and machine.vector_bytes < LINE
     share = 1.0
@@ -160,7 +164,8 @@ def _reducing(
             share /= max(1.0 + whole_vectors + 0.5 * single + computed, 0.9 * (whole_vectors + single))
     operands = 2 if rows == 1 and vector in f.cc else vectors + 2  # what one row uses stays in memory
     kept = operands + (written_out if written_out > 1 else 0)  # operands of a row, weights of a column
-    if rows * vectors + kept > machine.registers:
+    components = len(in_lanes(f.program).component_types) if has_records(f) else 1
+    if rows * vectors * components + kept > machine.registers:
         share *= 0.25
     if works and _addresses(f, point, packs) > _ADDRESSES:
         share *= 0.7

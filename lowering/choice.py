@@ -23,6 +23,7 @@ from lowering.facts import (
     fetchable,
     follows_pages,
     follows_rows,
+    has_records,
     has_whole_lines,
     histogram_threads,
     is_screened,
@@ -126,6 +127,7 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
     found = [
         replace(x, threads=t, longest=n, widest=w, parts=parts)
         for x, t, n in itertools.product(found, (first, *others), longest)
+        if not (has_records(f) and x.vector != "-" and t in f.pw)
         for w, parts in itertools.product(_widest(f, x), _parts(f, t))
     ]
     return [made(x) for x in best(found, len(found), even=False)] or [{}]
@@ -178,7 +180,7 @@ def _shapes(f: Facts, machine: Machine) -> Iterator[Shape]:
     unrolled = min(len(small), 2) if math.prod(f.sizes[d] for d in small[-2:]) <= 64 else min(len(small), 1)
     for vector in vector_candidates(f):
         lanes = [1] if vector == "-" else [n for n in lane_counts(f, v) if n <= max(f.sizes[vector], 4)]
-        packs = _packs(f, vector) if vector != "-" and f.pw else [()]
+        packs = _packs(f, vector) if vector != "-" and f.pw and not has_records(f) else [()]
         for width, rows, names in itertools.product(lanes or [v], _row_shapes(f, machine, vector), packs):
             if rows and math.prod(n for _, n in rows) * max(1, width // v) > machine.registers - 4:
                 continue
@@ -224,7 +226,7 @@ def _packs(f: Facts, vector: str) -> list[tuple[str, ...]]:
 def _with_singles(f: Facts, seed: _Seed) -> list[tuple[tuple[str, str], ...]]:
     """Its copies; and with them those of inputs that are read one by one, of as much as pays."""
     found = [seed.packed]
-    if seed.vector == "-" or not f.pw:
+    if seed.vector == "-" or not f.pw or has_records(f):
         return found
     single = {a.buffer: a.index for a, s in strides(f, seed.vector) if s == 0 and packable(f, a.buffer)}
     for choice in ("panel", "row", "block"):
@@ -272,6 +274,8 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
         written_out = unrolled > 0 and 1 < n <= 8 and d in f.pw[-unrolled:] and not packed
         point[f"unroll_{d}"] = n if written_out else 1
         point[f"block_{d}"] = 0
+        if has_records(f) and vector != "-":
+            continue
         if d in shared:
             point[f"block_{d}"] = max(1, min(65536, -(-n // (4 * machine.cores))))
         elif f.cc and n > 512 and len(f.pw) == 1 and len(f.cc) > 1:

@@ -17,7 +17,7 @@ from lowering.ahead import read_once
 from lowering.copied import copied_value
 from lowering.domains import read_in_boxes, shares
 from lowering.histogram import OneHot
-from lowering.inside import in_the_middle, inside
+from lowering.inside import in_lanes, inside
 from lowering.machine import LINE, Machine
 from lowering.parameters import reassociates
 from mdh_core.combine import choice_of
@@ -28,6 +28,7 @@ from mdh_core.expr import (
     Cast,
     Load,
     Operand,
+    RecordType,
     ScalarType,
     Select,
     Var,
@@ -78,13 +79,14 @@ class Facts:
     @property
     def element(self) -> int:
         """Bytes of the first component, or of the widest value of a function with branches."""
-        first, body = self.program.component_types[0].size, self.program.hom.scalar.body
+        program = in_lanes(self.program)
+        first, body = program.component_types[0].size, program.hom.scalar.body
         return first if straight_line(body) else max(first, widest(body))
 
     @property
     def lane_bytes(self) -> int:
         """Bytes of one lane of a vector."""
-        return lane_function(in_the_middle(self.program)).size
+        return lane_function(in_lanes(self.program)).size
 
 
 _Given = ParamSpec("_Given")
@@ -177,7 +179,15 @@ IN_VECTORS = (1, 0, -1)  # strides of operands that vectors are loaded with; the
 
 @once
 def strides(f: Facts, dim: str) -> list[tuple[Access, int | None]]:
-    return [(a, _raw_stride(f.program, a.buffer, a.index, dim)) for a in f.program.inp.accesses]
+    return [(a, _stride(f, a, dim)) for a in f.program.inp.accesses]
+
+
+def _stride(f: Facts, a: Access, dim: str) -> int | None:
+    """Fields of records are gathered before the steps, and lie side by side then; None: in every step."""
+    of_records = isinstance(f.program.buffer(a.buffer).type, RecordType)
+    if not of_records or not any(x.coefficient(dim) for x in a.index):
+        return _raw_stride(f.program, a.buffer, a.index, dim)
+    return None if {n for x in a.index for n in x.names} & {*f.pw, *f.ps} else 1
 
 
 @once
@@ -192,16 +202,22 @@ def has_border(f: Facts) -> bool:
 
 
 def _has_vector_form(f: Facts) -> bool:
-    p = in_the_middle(f.program)
+    p = in_lanes(f.program)
     lanes = lane_function(p)
     body = lanes.body
     if not (straight_line(body) or has_masked_form(body, p)) or any(a.conditional for a in p.inp.accesses):
         return False
+    if has_records(f) and (f.ps or None in f.program.out.initial):
+        return False
+    if not f.pw and not all(isinstance(p.buffer(a.buffer).type, ScalarType) for a in p.inp.accesses):
+        return False  # compilers have vectors of fields that are used once
     if not all(isinstance(t, ScalarType) and t.kind != "bool" for t in p.component_types):
         return False
     for e in (*lanes.results, *stmt_exprs(body)):
         for n in walk(e):
-            if (isinstance(n, Call) and not has_lanes(n, p)) or not isinstance(n.type, ScalarType):
+            if isinstance(n, Call) and not has_lanes(n, p):
+                return False
+            if not isinstance(n.type, ScalarType) and not isinstance(n, Operand | Var):  # in fields of them
                 return False
             if isinstance(n, Binary) and n.op in "/%" and n.type.is_integer and not steady_divisor(n):
                 return False
@@ -230,7 +246,7 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
                 continue
             inputs = [s for _, s in strides(f, d)]
             if d in f.cc:
-                copied = all(packable(f, a.buffer) or s in IN_VECTORS for a, s in strides(f, d))
+                copied = all(s in IN_VECTORS or _in_copies(f, a) for a, s in strides(f, d))
                 if all(s == 1 for s in store_strides(f, d)):
                     if in_vectors(f, inputs):
                         natural_cc.append(d)
@@ -253,6 +269,11 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
                 if all(s in IN_VECTORS for s in used) and any(used):
                     natural_pw.append(d)
     return (*natural_cc, *natural_pw, *by_copy, *apart[:2], "-")
+
+
+def _in_copies(f: Facts, a: Access) -> bool:
+    """Whether an input may be copied so that its neighbours lie side by side; fields of records never do."""
+    return packable(f, a.buffer) and isinstance(f.program.buffer(a.buffer).type, ScalarType)
 
 
 _FOUR_TIMES = 4
@@ -307,6 +328,12 @@ def _has_lanes_of_cells(f: Facts) -> bool:
 
 def _keeps_order(f: Facts) -> bool:
     return f.program.fp == "exact" and reassociates(f.program)
+
+
+@once
+def has_records(f: Facts) -> bool:
+    """Whether results are records: in vectors, cells then start from initial values, and are visited once."""
+    return any(isinstance(t, RecordType) for t in f.program.component_types)
 
 
 @once
@@ -365,7 +392,8 @@ def written_past(f: Facts, machine: Machine) -> tuple[str, ...]:
         return ()
     cells = math.prod(f.sizes[d] for d in (*f.cc, *f.ps))
     outputs = dict.fromkeys(s.buffer for s in f.program.out.stores if not s.at_last)
-    large = (b for b in outputs if cells * f.program.buffer(b).type.size > machine.last)
+    scalars = (b for b in outputs if isinstance(f.program.buffer(b).type, ScalarType))
+    large = (b for b in scalars if cells * f.program.buffer(b).type.size > machine.last)
     return tuple(b for b in large if b not in read_buffers(f.program))
 
 

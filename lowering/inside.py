@@ -38,6 +38,7 @@ from mdh_core.expr import (
     straight_line,
     walk,
 )
+from mdh_core.fields import in_fields
 from mdh_core.ir import MdhProgram
 
 _INT_MAX = Affine.number((1 << 31) - 1)
@@ -63,6 +64,11 @@ def in_the_middle(program: MdhProgram) -> MdhProgram:
     """The map without its border's conditions, if it has such; else the program."""
     found = inside(program)
     return program if found is None else found.program
+
+
+def in_lanes(program: MdhProgram) -> MdhProgram:
+    """What vectors compute of a program: without a border's conditions, and with scalars for records."""
+    return in_fields(in_the_middle(program))
 
 
 @functools.lru_cache(maxsize=256)
@@ -228,4 +234,4 @@ def _of_32_bits(value: Affine) -> tuple[Affine, Affine]:
     return _INT_MAX - value, value + _INT_MAX + 1
 
 
-__all__ = ["Inside", "in_the_middle", "inside"]
+__all__ = ["Inside", "in_lanes", "in_the_middle", "inside"]

@@ -18,6 +18,7 @@ from lowering.facts import (
     fetchable,
     follows_pages,
     follows_rows,
+    has_records,
     histogram_threads,
     lane_counts,
     may_be_aligned,
@@ -104,6 +105,8 @@ def _space(f: Facts, machine: Machine) -> Space:
         restrictions.append(f"block_{d} == 0 or block_{d} % unroll_{d} == 0")
         if d in {x for c in thread_choices(f) for x in c.split(",")}:
             restrictions.append(f"threads != '{d}' or block_{d} > 0 or {n} <= 256")
+        if has_records(f):
+            restrictions.append(f"vector == '-' or block_{d} == 0 and threads != '{d}'")
     for d in f.cc:
         sizes = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 4096)
         fitting = [b for b in sizes if b <= f.sizes[d]]

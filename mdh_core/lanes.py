@@ -28,6 +28,7 @@ from mdh_core.expr import (
     Result,
     Return,
     ScalarType,
+    Select,
     Stmt,
     Unary,
     Var,
@@ -167,7 +168,7 @@ def _with_calls_named(
 
     def value_of(call: Call, functions: dict[str, Function]) -> Expr | None:
         f = functions.get(call.function)
-        if f is None or not _is_expression(f):
+        if f is None or not is_expression(f):
             return None
         if not any(isinstance(n, Call) for e in stmt_exprs(f.body) for n in walk(e)):
             return _in_place(call, functions)
@@ -191,7 +192,7 @@ def _with_calls_named(
     return tuple(found), results
 
 
-def _is_expression(f: Function) -> bool:
+def is_expression(f: Function) -> bool:
     """Whether a function is declarations with values and one expression."""
     if f.out_param or not f.body or not isinstance(f.body[-1], Return):
         return False
@@ -228,7 +229,7 @@ _MOST = 200  # nodes of an expression that stands in the place of a call
 def _in_place(call: Call, functions: dict[str, Function]) -> Expr | None:
     """A call's value without the call, if its function is declarations and one expression."""
     f = functions.get(call.function)
-    if f is None or not _is_expression(f):
+    if f is None or not is_expression(f):
         return None
     values: dict[str, Expr] = dict(zip((name for name, _ in f.params), call.args, strict=True))
     for s in f.body[:-1]:
@@ -316,6 +317,15 @@ def widest(body: Sequence[Stmt]) -> int:
     types = [n.type for e in stmt_exprs(tuple(body)) for n in walk(e)]
     types += [d.type for d in declared_in(body)]
     return max((t.size for t in types if isinstance(t, ScalarType)), default=1)
+
+
+LONG = 24  # operations of a branch that is worth asking whether any lane takes it; measured on record linkage
+
+
+def operations(body: Sequence[Stmt]) -> int:
+    """How many operations statements have."""
+    nodes = (n for e in stmt_exprs(tuple(body)) for n in walk(e))
+    return sum(isinstance(n, Binary | Select | Unary | Call) for n in nodes)
 
 
 def is_truth(e: Expr) -> bool:
