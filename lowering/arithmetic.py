@@ -27,7 +27,6 @@ from lowering.facts import (
     vector_length,
 )
 from lowering.held import beside, held
-from lowering.inside import in_lanes
 from lowering.machine import LINE, Machine
 from lowering.packs import PRIVATE_BYTES
 from lowering.parameters import input_buffers
@@ -107,7 +106,7 @@ def arithmetic(f: Facts, machine: Machine, point: Point, even: bool = False) -> 
     speed = float(min(v, lanes)) if works else 0.7
     if has_border(f) and not works and machine.vector_bytes == LINE:
         speed = _MASKED * v  # compilers read under masks there
-    if works and not straight_line(lane_function(in_lanes(f.program)).body):
+    if works and not straight_line(lane_function(f.in_lanes).body):
         # vectors side by side hide how long each value takes; more lanes wait longer for the last one
         speed *= vectors / (vectors + 1) if vectors <= 4 else 0.75
     if f.pw:
@@ -164,7 +163,7 @@ def _reducing(
             share /= max(1.0 + whole_vectors + 0.5 * single + computed, 0.9 * (whole_vectors + single))
     operands = 2 if rows == 1 and vector in f.cc else vectors + 2  # what one row uses stays in memory
     kept = operands + (written_out if written_out > 1 else 0)  # operands of a row, weights of a column
-    components = len(in_lanes(f.program).component_types) if has_records(f) else 1
+    components = len(f.in_lanes.component_types) if has_records(f) else 1
     if rows * vectors * components + kept > machine.registers:
         share *= 0.25
     if works and _addresses(f, point, packs) > _ADDRESSES:

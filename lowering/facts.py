@@ -79,14 +79,19 @@ class Facts:
     @property
     def element(self) -> int:
         """Bytes of the first component, or of the widest value of a function with branches."""
-        program = in_lanes(self.program)
+        program = self.in_lanes
         first, body = program.component_types[0].size, program.hom.scalar.body
         return first if straight_line(body) else max(first, widest(body))
 
     @property
     def lane_bytes(self) -> int:
         """Bytes of one lane of a vector."""
-        return lane_function(in_lanes(self.program)).size
+        return lane_function(self.in_lanes).size
+
+    @property
+    def in_lanes(self) -> MdhProgram:
+        """What vectors compute."""
+        return _in_lanes(self)
 
 
 _Given = ParamSpec("_Given")
@@ -107,6 +112,11 @@ def once(
         return found
 
     return remembered
+
+
+@once
+def _in_lanes(f: Facts) -> MdhProgram:
+    return in_lanes(f.program)
 
 
 @once
@@ -202,7 +212,7 @@ def has_border(f: Facts) -> bool:
 
 
 def _has_vector_form(f: Facts) -> bool:
-    p = in_lanes(f.program)
+    p = f.in_lanes
     lanes = lane_function(p)
     body = lanes.body
     if not (straight_line(body) or has_masked_form(body, p)) or any(a.conditional for a in p.inp.accesses):

@@ -64,7 +64,7 @@ from mdh_core.lanes import LONG, declared_in, is_expression, is_truth, operation
 
 _Values = tuple[str, Expr, Expr]  # of a variable by its name: behind the one branch, and behind the other
 
-_MOST = 4000  # nodes of a scalar function
+_MOST = 4000  # nodes of a scalar function, and statements that are run for it
 
 
 @functools.lru_cache(maxsize=256)
@@ -172,6 +172,7 @@ class _Run:
     taken: set[str] = field(default_factory=set)
     calls: tuple[str, ...] = ()  # functions that are being run
     wishes: dict[str, str] = field(default_factory=dict)  # what a variable's name would be if it were free
+    left: int = _MOST  # what follows half a branch is run twice
 
     def __post_init__(self) -> None:
         p = self.program
@@ -184,6 +185,9 @@ class _Run:
     def body(self, body: Sequence[Stmt], env: dict[str, Expr]) -> Expr | None:
         """Runs statements; the value that is returned, None where the end is reached."""
         for k, s in enumerate(body):
+            self.left -= 1
+            if self.left < 0:
+                raise _NoForm
             match s:
                 case Declare(name=name, type=t, value=value):
                     env[name] = _blank(t) if value is None else self.named(name, self.value(value, env))

@@ -384,6 +384,20 @@ def test_what_has_no_fields_stays() -> None:
     assert in_fields(p) is p
 
 
+def test_functions_with_too_many_ways_stay() -> None:
+    """What follows a branch that may return is run behind both ways: twenty of them are a million."""
+    a, b = Var("a", PAIR), Var("b", PAIR)
+
+    def way(k: int) -> Stmt:
+        inner = If(binary("<", Field(b, "n", INT32), Const(k, INT32)), (Return(b),))
+        return If(binary("<", Field(a, "n", INT32), Const(k, INT32)), (inner,))
+
+    for count, found in ((3, True), (20, False)):
+        f = Function("f", (("a", PAIR), ("b", PAIR)), (*map(way, range(count)), Return(a)), PAIR)
+        p = _on_pairs(f, FIRST)
+        assert (in_fields(p) is not p) == found
+
+
 def test_components_are_fields_in_order() -> None:
     p = _program("records")
     assert component_fields(p) == ((0, "who"), (0, "weight"))
