@@ -20,6 +20,7 @@ from frontend_c.read import read
 from lifter.lift import lift
 from lowering.choice import default_point
 from lowering.facts import facts, is_screened, vector_candidates
+from lowering.inside import in_lanes
 from lowering.machine import GENERIC, this_machine
 from lowering.point import configuration_at
 from mdh_core.combine import arg_operator
@@ -37,6 +38,9 @@ from mdh_core.expr import (
     Return,
     ScalarType,
     Var,
+    While,
+    stmt_exprs,
+    walk,
 )
 from mdh_core.interpreter import run
 from mdh_core.ir import MdhProgram
@@ -301,12 +305,20 @@ def test_positions_of_extrema_need_the_same_bits_in_vectors_and_scalars() -> Non
 
 
 def test_a_function_of_the_source_by_that_name_is_not_the_library_s() -> None:
-    """One that is no expression stays a call, and cells are computed one by one."""
-    body = (Declare("y", FLOAT, Var("x", FLOAT)), If(Binary("<", Var("y", FLOAT), Const(0.0, FLOAT), INT32),
-            (Assign(Var("y", FLOAT), Const(0.0, FLOAT)),), ()), Return(Var("y", FLOAT)))  # fmt: skip
-    own = Function("expf", FLOAT, (("x", FLOAT),), body)
-    sizes = {"i": 100, "j": 100}
-    assert vector_candidates(facts(replace(_map("exp", FLOAT), functions=(own,)), sizes)) == ("-",)
+    """One with a loop stays a call, and cells are computed one by one; others stand where their calls did."""
+    y, zero = Var("y", FLOAT), Const(0.0, FLOAT)
+    below = Binary("<", y, zero, INT32)
+    loop = (While(below, (Assign(y, Binary("+", y, Const(1.0, FLOAT), FLOAT)),)),)
+    branch = (If(below, (Assign(y, zero),)),)
+    p, sizes = _map("exp", FLOAT), {"i": 100, "j": 100}
+    for statements, found in ((loop, ("-",)), (branch, vector_candidates(facts(p, sizes)))):
+        body = (Declare("y", FLOAT, Var("x", FLOAT)), *statements, Return(y))
+        own = Function("expf", (("x", FLOAT),), body, FLOAT)
+        q = replace(p, functions=(own,))
+        assert vector_candidates(facts(q, sizes)) == found
+        scalar = in_lanes(q).hom.scalar
+        calls = [n for e in (*scalar.results, *stmt_exprs(scalar.body)) for n in walk(e) if isinstance(n, Call)]
+        assert bool(calls) == (statements is loop)
 
 
 GUARDED = """#include <math.h>
