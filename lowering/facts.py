@@ -189,15 +189,7 @@ IN_VECTORS = (1, 0, -1)  # strides of operands that vectors are loaded with; the
 
 @once
 def strides(f: Facts, dim: str) -> list[tuple[Access, int | None]]:
-    return [(a, _stride(f, a, dim)) for a in f.program.inp.accesses]
-
-
-def _stride(f: Facts, a: Access, dim: str) -> int | None:
-    """Fields of records are gathered before the steps, and lie side by side then; None: in every step."""
-    of_records = isinstance(f.program.buffer(a.buffer).type, RecordType)
-    if not of_records or not any(x.coefficient(dim) for x in a.index):
-        return _raw_stride(f.program, a.buffer, a.index, dim)
-    return None if {n for x in a.index for n in x.names} & {*f.pw, *f.ps} else 1
+    return [(a, _raw_stride(f.program, a.buffer, a.index, dim)) for a in f.program.inp.accesses]
 
 
 @once
@@ -252,11 +244,11 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
     if not f.ps and _has_vector_form(f):
         function = f.program.hom.function
         for d in (*reversed(f.cc), *reversed(f.pw)):
-            if f.sizes[d] < 4:
+            if f.sizes[d] < 4 or not _gathers_once(f, d):
                 continue
             inputs = [s for _, s in strides(f, d)]
             if d in f.cc:
-                copied = all(s in IN_VECTORS or _in_copies(f, a) for a, s in strides(f, d))
+                copied = all(packable(f, a.buffer) or s in IN_VECTORS for a, s in strides(f, d))
                 if all(s == 1 for s in store_strides(f, d)):
                     if in_vectors(f, inputs):
                         natural_cc.append(d)
@@ -281,9 +273,13 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
     return (*natural_cc, *natural_pw, *by_copy, *apart[:2], "-")
 
 
-def _in_copies(f: Facts, a: Access) -> bool:
-    """Whether an input may be copied so that its neighbours lie side by side; fields of records never do."""
-    return packable(f, a.buffer) and isinstance(f.program.buffer(a.buffer).type, ScalarType)
+def _gathers_once(f: Facts, dim: str) -> bool:
+    """Whether records that differ along a dimension stay the same in all steps: their fields are gathered."""
+    records = (a for a in f.program.inp.accesses if isinstance(f.program.buffer(a.buffer).type, RecordType))
+    return not any(
+        any(x.coefficient(dim) for x in a.index) and {n for x in a.index for n in x.names} & {*f.pw, *f.ps}
+        for a in records
+    )
 
 
 _FOUR_TIMES = 4
