@@ -31,7 +31,7 @@ from lowering.machine import LINE, Machine
 from lowering.packs import PRIVATE_BYTES
 from lowering.parameters import input_buffers
 from lowering.parts import has_even_work
-from lowering.point import Point, blocks_of, dims_around, round_up, tile_of
+from lowering.point import Point, blocks_of, dims_around, round_up, steps_of, tile_of
 from lowering.traffic import in_one_way
 from mdh_core.expr import Affine, Binary, Call, Select, stmt_exprs, straight_line, walk
 from mdh_core.lanes import LANES, lane_function
@@ -279,7 +279,7 @@ def box_bytes(f: Facts, point: Point, buffer: str) -> int:
     size, around = f.program.buffer(buffer).type.size, dims_around(f, point, buffer)
     for d in read_dims(f, buffer):
         n, tile = f.sizes[d], tile_of(point, d) if d in f.cc else 1
-        block = int(point.get(f"block_{d}", 0)) or n
+        block = steps_of(point, d) or n
         size *= min(n, tile) if d in around else min(max(block, tile), max(n, 1))
     return size
 

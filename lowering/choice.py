@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 from lowering.ahead import PAGE
 from lowering.arithmetic import arithmetic, box_bytes, packed_elements, rows_of
-from lowering.cost import alike, cost, has_lines, past_caches
+from lowering.cost import alike, cost, footprint_of, has_lines, past_caches
 from lowering.facts import (
+    FEWEST_SHARED,
     IN_VECTORS,
     Facts,
     computed_copies,
@@ -59,6 +60,7 @@ _AHEAD = 1024  # bytes ahead at which rows of maps are fetched: of tiles of at l
 _PAGES = 2 * PAGE  # bytes ahead at which pages of a row that is reduced are fetched; measured on sums
 _FEWEST, _MOST = 3, 8  # and at most so many in all; 12 of three arrays took longer, measured on stencils
 _OWN = 1000.0  # vector operations of a tile that is long enough to fetch its own cells, not a later one's
+_VISITS = 4, 8  # rows that a thread goes through at a time; measured on a transposed matrix-vector product
 _PARTS = 16  # of a core's share, so that threads end at about the same time
 _WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
 
@@ -125,10 +127,11 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
     elif not f.pw:
         longest = (512, 128, 64) if len(f.cc) > 2 else (512,)
     found = [
-        replace(x, threads=t, longest=n, widest=w, parts=parts)
+        replace(x, threads=t, longest=n, widest=w, parts=parts, visit=visit)
         for x, t, n in itertools.product(found, (first, *others), longest)
         if not (has_records(f) and x.vector != "-" and t in f.pw)
-        for w, parts in itertools.product(_widest(f, x), _parts(f, t))
+        for w, parts, visit in itertools.product(_widest(f, x), _parts(f, t), _visits(f, machine, x, t))
+        if not visit or w == max(_widest(f, x))
     ]
     return [made(x) for x in best(found, len(found), even=False)] or [{}]
 
@@ -149,6 +152,15 @@ def _parts(f: Facts, threads: str) -> tuple[int, ...]:
     return (_PARTS, _PARTS // 2) if _is_uneven(f) and "," in threads else (_PARTS,)
 
 
+def _visits(f: Facts, machine: Machine, seed: _Seed, threads: str) -> tuple[int, ...]:
+    """All of a block at once, or a few rows with all cells: what comes from memory then does in long runs.
+
+    A thread's cells stay in its second cache meanwhile.
+    """
+    pays = threads in f.pw and seed.vector in f.cc and footprint_of(f) > machine.last
+    return (0, *_VISITS) if pays else (0,)
+
+
 @dataclass(frozen=True, slots=True)
 class _Seed:
     """What a point is made from.
@@ -159,6 +171,7 @@ class _Seed:
     longest   elements of a block of a reduced dimension, or of one of a map's between threads and vectors
     widest    elements of a block of the vector dimension
     parts     of a core's share of work that blocks may divide unevenly
+    visit     elements that a thread goes through at a time of a reduced dimension that threads share; 0: all
     """
 
     threads: str
@@ -171,6 +184,7 @@ class _Seed:
     longest: int = 256
     widest: int = 512
     parts: int = _PARTS
+    visit: int = 0
 
 
 def _shapes(f: Facts, machine: Machine) -> Iterator[Shape]:
@@ -268,16 +282,21 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
             row = widest if d == vector else 512 if f.pw else longest
             if slides and (d == vector or len(f.cc) < 3 or f.pw):
                 row = longest_row(f, machine.l2, d)
-            point[f"block_{d}"] = max(tile, min(round_up(n, tile), row // tile * tile))
+            block = round_up(min(n, row), tile) if seed.visit else row // tile * tile
+            point[f"block_{d}"] = max(tile, min(round_up(n, tile), block))
     for d in f.pw:
         n = f.sizes[d]
         written_out = unrolled > 0 and 1 < n <= 8 and d in f.pw[-unrolled:] and not packed
         point[f"unroll_{d}"] = n if written_out else 1
         point[f"block_{d}"] = 0
+        if f.cc and n > FEWEST_SHARED:
+            point[f"visit_{d}"] = 0
         if has_records(f) and vector != "-":
             continue
         if d in shared:
             point[f"block_{d}"] = max(1, min(65536, -(-n // (4 * machine.cores))))
+            if f"visit_{d}" in point and seed.visit < int(point[f"block_{d}"]):
+                point[f"visit_{d}"] = seed.visit
         elif f.cc and n > 512 and len(f.pw) == 1 and len(f.cc) > 1:
             point[f"block_{d}"] = -(-n // -(-n // longest))  # equal blocks
         elif packed and n > 1:
@@ -299,7 +318,7 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
         point["table"] = int(math.prod(f.sizes[d] for d in f.cc) >= CELLS)
     steps = math.prod(int(point[f"block_{d}"]) or f.sizes[d] for d in f.pw)
     operations = steps * rows_of(f, point) * max(1.0, lanes / vector_length(f, machine))
-    fetched = 0 if steps < _WHILE else 1 if operations >= _OWN else 5
+    fetched = 0 if steps < _WHILE or set(shared) & set(f.pw) else 1 if operations >= _OWN else 5
     past = past_caches(f, point)  # whose cells need not be near
     point |= {f"fetch_{b}": 0 if b in past else fetched for b in fetchable(f)}
     return _fitting(f, point) if packed else point

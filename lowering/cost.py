@@ -28,7 +28,7 @@ from lowering.facts import (
 from lowering.histogram import OneHot, one_hot
 from lowering.machine import LINE, Machine
 from lowering.parameters import output_buffers
-from lowering.point import Point, Value, blocks_of, dims_around, own_values, tile_of, tile_order
+from lowering.point import Point, Value, blocks_of, dims_around, own_values, steps_of, tile_of, tile_order
 from lowering.traffic import USED, WAY, Moved, aliased, bytes_of, footprint, moved, uses
 from mdh_core.ir import MdhProgram, read_buffers
 
@@ -47,6 +47,7 @@ _FETCHED = 0.87  # what is left of memory's time where rows of maps are fetched 
 _PLACES = {1: 1.12, 2: 1.03}  # memory's time where a thread reads at so few places at once; measured on sums
 _LONGER = 0.05  # of memory's time for each line of more that a tile reads of a row at once: more than was
 # measured on sums (0.02), as runs into the first cache, which short ones are more of, count for themselves
+_WALKED = 0.02  # the same where a thread's tiles follow each other along whole rows
 _ACROSS = 1e-10  # seconds for a vector across two lines; measured on stencils with vectors of a line
 _SEAM = 3e-8  # seconds per line that two threads write, each a part; measured on stencils with 16 cores
 _FEW_STEPS = 600  # points of reduced dimensions up to which constants for the sizes pay
@@ -92,17 +93,19 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
         slots = -(-f.sizes[d] // max(1, int(point.get(f"block_{d}", 0))))
         cells = math.prod(f.sizes[x] for x in f.cc)
         copied += 2e-6 + slots * cells * 2e-9 if f.cc else 0.0  # every part has results of its own
-    memory = max(_footprint(f), whole_arrays[0] * made.busy + past)
+    memory = max(footprint_of(f), whole_arrays[0] * made.busy + past)
     memory /= machine.bandwidth_of(balance)
-    if _footprint(f) > machine.last:
+    if footprint_of(f) > machine.last:
         memory += whole_arrays[1] * _MEMORY_RUN
     if point.get("ahead") and not f.pw:
         memory *= _FETCHED
-    if f.pw and _footprint(f) > machine.last and not machine.huge_pages:
+    if f.pw and footprint_of(f) > machine.last and not machine.huge_pages:
         memory *= _PLACES.get(round(_rows_at_once(f, point)), 1.0)
     passes = vector in f.cc and bytes_read_once(f, vector) > machine.l3 and stored_bytes(f) <= machine.l2
+    visited = any(steps_of(point, d) < int(point.get(f"block_{d}", 0)) for d in f.pw)
     if f.pw and passes:  # all but results, which stay near, comes from memory in runs
-        memory *= 1.0 + _LONGER * max(0.0, tile_of(point, vector) * f.lane_bytes / LINE - 1.0)
+        lines = tile_of(point, vector) * f.lane_bytes / LINE
+        memory *= 1.0 + (_WALKED if visited else _LONGER) * max(0.0, lines - 1.0)
     if any(alike(f, machine, b, point) > 1 for b in past_caches(f, point)):
         memory *= _HALVED
     strided = 0.0
@@ -116,7 +119,7 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
     if not f.pw:  # nothing to do meanwhile: a core waits for lines of both kinds; measured on stencils
         followed, many = far[0], 0.0
         apart = not (past or f.ps) and read_buffers(f.program).isdisjoint(output_buffers(f.program))
-        if apart and _footprint(f) > machine.l2 * made.busy:  # what comes again is waited for in turn
+        if apart and footprint_of(f) > machine.l2 * made.busy:  # what comes again is waited for in turn
             beside, followed = _followed(f, machine, point)
             followed, many = max(followed, far[0]), _WIDE_STREAM * max(0, beside - _FOLLOWED)
             last += (followed - far[0]) / machine.l3_bandwidth
@@ -131,12 +134,12 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
         copied += f.points / (rows * lanes) * _ASKED
         copied += f.points * min(1.0, 2 * lanes / max(1, f.sizes[vector])) * _SCALAR
     if f.pw:
-        blocks = ((max(1, f.sizes[d]), int(point.get(f"block_{d}", 0))) for d in f.pw)
+        blocks = ((max(1, f.sizes[d]), steps_of(point, d)) for d in f.pw)
         visits = math.prod(max(1.0, n / (block or n)) for n, block in blocks)
         visits *= math.prod(max(1, f.sizes[d]) / tile_of(point, d) for d in f.cc)
         visits *= f.points / max(1, math.prod(f.sizes.values()))  # of a box, those that have points
         copied += visits * (live if works else rows) * _VISIT
-        if vector in f.cc and not passes and _footprint(f) > machine.last:
+        if vector in f.cc and not passes and footprint_of(f) > machine.last:
             copied += visits * _pieces(f, machine, point) * _PIECE
         if works and vector in f.pw:  # the lanes of every cell are combined
             copied += visits * rows * v * 1e-9
@@ -216,7 +219,7 @@ def _is_apart(f: Facts, vector: str) -> bool:
 
 
 @once
-def _footprint(f: Facts) -> int:
+def footprint_of(f: Facts) -> int:
     """Bytes of all buffers that are touched, each once."""
     total = 0
     cells: dict[str, int] = {}
@@ -259,7 +262,7 @@ def _moved(
         if packs.get(b) is not None:
             use = replace(use, packed=max(panels, default=0) + 1 - len(dims_around(f, point, b)))
         found.append(use)
-    from_memory = inside if _footprint(f) > machine.last else 0
+    from_memory = inside if footprint_of(f) > machine.last else 0
     share = max(machine.l2, machine.last // machine.cores)
     caches = ((machine.l1, 0), (machine.l2, inside), (share, from_memory))
     return moved(found, tile, levels, caches), sum(bytes_of(f)[b] for b in past)
@@ -278,7 +281,7 @@ def _rows_at_once(f: Facts, point: Point) -> float:
 def _rows_walked(f: Facts, point: Point, packs: Mapping[str, float | None]) -> float:
     """Rows apart from one another through which all tiles walk, step by step; a copy's are not apart."""
     walk = {d: float(tile_of(point, d)) for d in f.cc}
-    walk |= {d: float(int(point.get(f"block_{d}", 0)) or max(1, f.sizes[d])) for d in f.pw}
+    walk |= {d: float(steps_of(point, d) or max(1, f.sizes[d])) for d in f.pw}
     walked = (use for b, use in uses(f).items() if packs.get(b) is None and use.dims & set(f.pw))
     rows = sum(n for use in walked if (n := footprint(use, walk, False).runs) > _FEW_ROWS)
     return rows * math.prod(max(1.0, f.sizes[d] / n) for d, n in walk.items())
@@ -337,13 +340,15 @@ def _pieces(f: Facts, machine: Machine, point: Point) -> float:
 def _levels(f: Facts, machine: Machine, point: Point) -> tuple[list[tuple[str, float]], list[int]]:
     """Loops with their trips on one core, innermost first, and which of them go over the tiles of a block."""
     levels: list[tuple[str, float]] = []
+    visits: list[tuple[str, float]] = []
     outer: list[tuple[str, float]] = []
     shared = str(point.get("threads", "")).split(",")
     for d in reversed(f.pw):
         n, unroll, block = f.sizes[d], int(point.get(f"unroll_{d}", 1)), int(point.get(f"block_{d}", 0))
         if 0 < block < n or d in shared:
-            block = block or n
-            levels.append((d, max(1.0, block / unroll)))
+            block, steps = block or n, steps_of(point, d) or n
+            levels.append((d, max(1.0, steps / unroll)))
+            visits += [(d, block / steps)] if steps < block else []
             outer.append((d, max(1.0, n / block)))
         else:
             levels.append((d, max(1.0, n / unroll)))
@@ -362,4 +367,4 @@ def _levels(f: Facts, machine: Machine, point: Point) -> tuple[list[tuple[str, f
         if d in shared:
             outer[k] = d, max(1.0, trips / cores)
             cores = max(1.0, cores / trips)
-    return [*levels, *outer], panels
+    return [*levels, *visits, *outer], panels

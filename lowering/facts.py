@@ -48,6 +48,7 @@ from mdh_core.lanes import (
 )
 from mdh_core.polytope import rows_of
 
+FEWEST_SHARED = 256  # elements of a reduced dimension up to which threads may share it as a whole
 SHORTEST_ROW = 4096  # bytes of a row that is written past the caches whose ends do not matter
 
 

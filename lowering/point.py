@@ -11,6 +11,8 @@ in; everything else is a choice.
     unroll_<d>    elements of a reduced dimension written out
     block_<d>     elements of a block; 0 for a reduced dimension that is not blocked; at most so many where
                   threads share a concatenated one: they get equal parts (``lowering.parts``)
+    visit_<d>     elements of a reduced dimension that threads share which each goes through at a time, with
+                  all cells of a block, whose unfinished results are kept meanwhile; 0: all of its part
     order         number of the order of the tile loops
     pack_<b>      whether an input is copied, and how much at once: "no"; what a "block" reads; what a "row"
                   of tiles reads, along the last of its dimensions in the order of the tile loops; or what
@@ -25,8 +27,8 @@ in; everything else is a choice.
                   lines of pages of what is reduced along its rows; 0: not at all
     aligned       1: tiles of a map's row begin where a line of its output does, from the second one on
 
-Layers of the model OpenMP+REG+SIMD: 0 blocks, 1 unused, 2 tiles inside a block, 3 points of a reduced
-dimension inside a block, 4 the register tile, 5 lanes.
+Layers of the model OpenMP+REG+SIMD: 0 blocks, 1 visits of a block, 2 tiles inside a block, 3 points of a
+reduced dimension inside a block or a visit, 4 the register tile, 5 lanes.
 
 Parameters of the k-th program of a nest (k > 0) have the suffix ``_atk``.
 """
@@ -50,7 +52,7 @@ from mdh_core.ir import Access, MdhProgram
 
 Value = int | str
 Point = dict[str, Value]
-BLOCKS, TILES, POINTS, ROWS, LANES = 0, 2, 3, 4, 5
+BLOCKS, VISITS, TILES, POINTS, ROWS, LANES = range(6)
 
 
 def own_values(point: Point, k: int) -> Point:
@@ -86,6 +88,12 @@ def round_up(n: int, unit: int) -> int:
 def tile_of(point: Point, d: str) -> int:
     """Elements of a cc dimension in the register tile."""
     return int(point["lanes"] if d == point.get("vector") else point.get(f"rows_{d}", 1))
+
+
+def steps_of(point: Point, d: str) -> int:
+    """Elements of a reduced dimension that a tile goes through at a time; 0: all that there are."""
+    block, visit = int(point.get(f"block_{d}", 0)), int(point.get(f"visit_{d}", 0))
+    return visit if 0 < visit < block and d in str(point.get("threads", "")).split(",") else block
 
 
 @once
@@ -138,9 +146,10 @@ def configuration_of(f: Facts, machine: Machine, point: Point) -> Configuration:
         else:
             parts[ROWS][k] = int(point.get(f"unroll_{d}", 1)) if d in f.pw else 1
             tile = parts[ROWS][k] * parts[LANES][k]
-            block = int(point.get(f"block_{d}", 0))
+            block, visit = int(point.get(f"block_{d}", 0)), steps_of(point, d)
             if block > tile:
-                parts[POINTS][k] = -(-block // tile)
+                parts[POINTS][k] = -(-visit // tile)
+                parts[VISITS][k] = -(-block // (parts[POINTS][k] * tile))
                 blocked.add(d)
             elif d in f.ps:
                 parts[POINTS][k] = 4096
@@ -197,7 +206,7 @@ def _order(
     rest = [d for d in (*cc, *reduced) if d not in threads and d not in unblocked]
     tiles = [*tile_order(f, number), *reduced]
     order: list[Level] = [(BLOCKS, column[d]) for d in (*first, *rest)]
-    order += [(1, column[d]) for d in names]
+    order += [(VISITS, column[d]) for d in names]
     order += [(TILES, column[d]) for d in tiles]
     order += [(BLOCKS, column[d]) for d in unblocked]
     order += [(POINTS, column[d]) for d in (*reduced, *cc)]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from lowering.ahead import PAGE
 from lowering.choice import default_point
 from lowering.facts import (
+    FEWEST_SHARED,
     Facts,
     facts,
     fetchable,
@@ -104,7 +105,11 @@ def _space(f: Facts, machine: Machine) -> Space:
         parameters.append((f"block_{d}", tuple(blocks)))
         restrictions.append(f"block_{d} == 0 or block_{d} % unroll_{d} == 0")
         if d in {x for c in thread_choices(f) for x in c.split(",")}:
-            restrictions.append(f"threads != '{d}' or block_{d} > 0 or {n} <= 256")
+            restrictions.append(f"threads != '{d}' or block_{d} > 0 or {n} <= {FEWEST_SHARED}")
+            if f.cc and n > FEWEST_SHARED:
+                parameters.append((f"visit_{d}", (0, 2, 4, 8, 16, 32)))
+                restrictions.append(f"visit_{d} % unroll_{d} == 0")
+                idle.append((f"visit_{d}", f"visit_{d} == 0 or threads == '{d}' and visit_{d} < block_{d}"))
         if has_records(f):
             restrictions.append(f"vector == '-' or block_{d} == 0 and threads != '{d}'")
     for d in f.cc:

@@ -16,15 +16,18 @@ from certify.traces import _cut
 from emit.render import emit_openmp
 from emit.request import KernelRequest
 from lowering.arithmetic import arithmetic
+from lowering.choice import default_point
 from lowering.cost import cost
 from lowering.facts import facts
 from lowering.lower import Nest, lower
 from lowering.machine import GENERIC
 from lowering.parts import MANY, equal_parts, has_even_work
 from lowering.point import Point, blocks_of, configuration_at
+from lowering.space import tuning_space
 from mdh_core.interpreter import run
 from tests.catalogue import CATALOGUE, EVERYTHING
-from tests.emitted import Case, check, with_constant_sizes, with_extents
+from tests.emitted import FLAGS, Case, check, with_constant_sizes, with_extents
+from tests.lifting import lifted
 from tests.strategies import buffers_for, copy_of
 
 TWO = replace(GENERIC, cores=2)
@@ -220,3 +223,66 @@ def test_lines_that_two_threads_write_cost() -> None:
 def test_traces_cut_here_and_there() -> None:
     assert list(_cut(14, 2, 6)) == [(0, 2), (2, 8), (8, 10), (10, 16)]
     assert list(_cut(0, 2, 6)) == []
+
+
+# --------------------------------------------------------------------------- visits of a reduced dimension's parts
+
+TRANSPOSED = """void f(int n, int m, const double *restrict A, const double *restrict u, double *restrict z)
+{
+#pragma mdh
+    for (int k = 0; k < m; k++) {
+        double s = 0.0;
+        for (int i = 0; i < n; i++) s += A[i*m + k]*u[i];
+        z[k] = s;
+    }
+}
+"""
+VISITS = [
+    {"visit_i": 4, "block_i": 8},
+    {"visit_i": 8, "block_i": 20, "unroll_i": 4},
+    {"visit_i": 2, "block_i": 6, "pack_u": "panel"},
+    {"visit_i": 4, "block_i": 12, "vector": "-", "lanes": 1, "block_k": 5},
+]
+
+
+@pytest.mark.parametrize("changed", VISITS)
+def test_visits_at_all_sizes(changed: Point, tmp_path: Path) -> None:
+    """Parts that are no multiple of a visit, less than a visit, rows shorter than a tile: all once."""
+    (p,) = lifted(TRANSPOSED).programs
+    point: Point = {"threads": "i", "vector": "k", "lanes": 8, "block_k": 16, "unroll_i": 1} | changed
+    cases, rng = [], random.Random(11)
+    for n, m in [(0, 5), (1, 1), (3, 8), (4, 0), (5, 17), (7, 33), (8, 16), (9, 7), (13, 40), (23, 31), (25, 9)]:
+        params = {q.name: {"n": n, "m": m}[q.name] for q in p.params}
+        buffers = buffers_for(p, params, rng)
+        sized, extra = with_extents(p, buffers)
+        (c,) = configuration_at((sized,), TWO, ({"k": max(m, 1), "i": max(n, 1)},), point)
+        (stage,) = lower(sized, c, TWO).stages
+        assert isinstance(stage, Nest)
+        part, visit, *_ = [x.size for x in stage.loops if x.dim == "i"]
+        assert part == -(-int(point["block_i"]) // visit) * visit and visit == point["visit_i"]
+        expected = copy_of(buffers)
+        run(sized, {**params, **extra}, expected)
+        cases.append((Case(sized, c, {**params, **extra}, buffers, TWO), expected))
+    check(cases, tmp_path, flags=(*FLAGS, "-O2", "-mavx2"))
+
+
+def test_rows_from_memory_are_read_from_end_to_end() -> None:
+    """What threads share of a transposed product from memory: rows, a few at a time with all their columns."""
+    (p,) = lifted(TRANSPOSED).programs
+    machine = replace(TWO, vector_bytes=64, registers=32, l2=1 << 20, l3=32 << 20)
+    large = default_point((p,), machine, ({"k": 4096, "i": 4096},))
+    assert large["threads"] == "i" and 0 < int(large["visit_i"]) < int(large["block_i"])
+    assert int(large["block_k"]) >= 4096
+    small = default_point((p,), machine, ({"k": 500, "i": 500},))  # in the second cache
+    assert not small.get("visit_i", 0)
+
+
+def test_a_visit_belongs_to_parts_of_threads() -> None:
+    """Where threads share another dimension, or a part is no longer than it, it does nothing."""
+    (p,) = lifted(TRANSPOSED).programs
+    space = tuning_space((p,), TWO, ({"k": 4096, "i": 4096},))
+    (rule,) = [rule for name, rule in space.idle if name == "visit_i"]
+    base = {"threads": "i", "block_i": 512, "visit_i": 4}
+    for changed, holds in (({}, True), ({"threads": "k"}, False), ({"visit_i": 0, "threads": "k"}, True)):
+        assert bool(eval(rule, {}, {**base, **changed})) == holds
+    assert "visit_i" not in tuning_space((p,), TWO, ({"k": 40, "i": 200},)).names
