@@ -251,6 +251,21 @@ static int near(int a, int b)
     if (q < p) return b;
     return a > b ? a : b;
 }
+static int capped(int a)
+{
+    if (a > 2) return 2;
+    if (a < -1) { int b = a + 1; return b; }
+    return a;
+}
+static int mixed(int a)
+{
+    int s = a;
+    if (a & 1) {
+        s = s*3 - 1; s ^= a + 5; if (s > 4) s -= a; else s += 2*a; s = s & 7 ? s - 3 : s + 4; s += a > 0 ? 1 : -1;
+        s = s*2 + (a < 2); s -= s > 9 ? 4 : 1; s = s | (a - 2); s += s & 3; s = s > a ? s - a : a - s; s ^= 2; s -= 7;
+    }
+    return s;
+}
 static int points(person a, person b)
 {
     int s = 0;
@@ -282,6 +297,18 @@ NESTS = {
         "int *restrict S, int *restrict P, const int *restrict A", "",
         "int s = 1000, p = -1; for (int j = 0; j < m; j++) if (A[j*n + i] < s) { s = A[j*n + i]; p = j; } "
         "S[i] = s; P[i] = p;", "i",
+    ),
+    "branches along rows": (
+        "int *restrict S, const int *restrict A", "",
+        "int s = 0; for (int j = 0; j < m; j++) s += capped(A[i*m + j]); S[i] = s;", "j",
+    ),
+    "long branches along rows": (
+        "int *restrict S, const int *restrict A", "",
+        "int s = 0; for (int j = 0; j < m; j++) s += mixed(A[i*m + j]); S[i] = s;", "j",
+    ),
+    "long branches of a map": (
+        "int *restrict S, const int *restrict A", "",
+        "for (int j = 0; j < m; j++) S[i*m + j] = mixed(A[i*m + j]);", "j",
     ),
     "records that move": (
         f"match *restrict M, {PEOPLE}", "combine_ops(cc, pw(better))",
@@ -318,15 +345,16 @@ SIZES = [(0, 3), (1, 1), (2, 0), (3, 5), (7, 2), (8, 3), (9, 4), (15, 7), (16, 1
 
 
 @pytest.mark.parametrize("name", NESTS)
-@pytest.mark.parametrize("lanes", [8, 16])
-def test_kernels_with_records(name: str, lanes: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("lanes", "steps"), [(8, 1), (16, 4)])
+def test_kernels_with_records(name: str, lanes: int, steps: int, tmp_path: Path) -> None:
     p, vector = _program(name), NESTS[name][3]
     f = facts(p, {"i": 512, "j": 512})
     assert vector_candidates(f)[0] == vector
     space = tuning_space((p,), GENERIC, ({"i": 512, "j": 512},))
     lanes = lanes if vector != "-" else 1
     point = {"vector": vector, "lanes": lanes, "rows_i": 1, "block_i": 64, "threads": "i"}
-    if in_fields(p) is not p:
+    point["unroll_j"] = steps
+    if vector == "i":
         point["block_j"] = 0
     cases = _cases(p, {k: v for k, v in point.items() if k in space.names}, SIZES)
     case = cases[0][0]
