@@ -195,7 +195,10 @@ class VectorPrinter:
 
     def operand(self, e: Expr) -> str:
         """Vector text, or scalar text where all lanes agree."""
-        return self._vector(e) if self.varies(e) else self.scalar(e)
+        if self.varies(e):
+            return self._vector(e)
+        text = self.scalar(e)
+        return f"({text})" if text.startswith("!") else text  # compilers take ``x | !y`` for a mistake
 
     def _load(self, e: Expr, buffer: str, index: tuple[Affine, ...]) -> str:
         stride = self.context.lane_stride(buffer, index, self.vectors.dim)
@@ -251,6 +254,8 @@ class VectorPrinter:
                 if op in "/%" and t.is_integer and not steady_divisor(e):
                     raise NotVector
                 self.vectors.type(t)
+                if op in ("<<", ">>") and b.type != t:  # C converts neither operand to the other's type
+                    b = Cast(b, t)
                 return f"({self.operand(a)} {op} {self.operand(b)})"
             case Cast(a=a, type=t):
                 assert isinstance(a.type, ScalarType)
@@ -275,9 +280,11 @@ class VectorPrinter:
             raise NotVector
         mask_type = self.vectors.mask(t)
         m = self.context.names.new("m")
-        if not self.varies(cond):
-            raise NotVector
-        mask = self.as_wide(self.mask(cond), t.bits)
+        if self.varies(cond):
+            mask = self.as_wide(self.mask(cond), t.bits)
+        else:  # one condition for all lanes; gcc 12 fails on ``condition ? vector : vector``
+            one = f"({c_type(_int_of(t.bits))})-({self.context.scalar(cond, 14)} != 0)"
+            mask = f"{one} - ({mask_type}){{0}}"
         x, y = self.vector(then), self.vector(other)
         return (
             f"({{ const {mask_type} {m} = {mask}; ({self.vectors.type(t)})"

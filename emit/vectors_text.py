@@ -25,7 +25,16 @@ from lowering.loops import Loop, size_name
 from lowering.lower import Nest
 from lowering.machine import LINE
 from mdh_core.combine import CombineFunction, lane_values
-from mdh_core.expr import Field, Operand, ScalarType, named_values, stmt_exprs, straight_line, walk
+from mdh_core.expr import (
+    SCALAR_TYPES,
+    Field,
+    Operand,
+    ScalarType,
+    named_values,
+    stmt_exprs,
+    straight_line,
+    walk,
+)
 from mdh_core.fields import in_fields
 from mdh_core.ir import MdhProgram, Store
 from mdh_core.lanes import LaneFunction, declared_in, has_masked_form, lane_function
@@ -128,8 +137,14 @@ class VectorsText(CellsText):
         """The vector types, if the innermost loop runs over lanes and its code has a vector form."""
         if not self._has_vectors(inner):
             return None
-        lanes = self.context.names.new("lanes")
-        return Vectors(inner[-1].dim, lanes, lanes.replace("lanes", "v"))
+        taken = self.context.names.taken
+        while True:
+            lanes = self.context.names.new("lanes")
+            suffix = lanes.replace("lanes", "v")
+            types = {f"{t}_{suffix}{u}" for t in SCALAR_TYPES for u in ("", "u")} | {f"vectors_{suffix}"}
+            if not types & taken:
+                taken |= types  # no variable hides them
+                return Vectors(inner[-1].dim, lanes, suffix)
 
     def _has_vectors(self, inner: tuple[Loop, ...]) -> bool:
         last = inner[-1] if inner else None

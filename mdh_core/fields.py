@@ -129,6 +129,7 @@ def _taken_apart(program: MdhProgram) -> MdhProgram:
     function = program.hom.function
     new = None if function is None else _operator(program, function)
     ops = tuple(op if op.function is None else CombineOp(op.kind, new) for op in program.hom.combine)
+    run.out = list(_used(run.out, {n for e in results for n in variables(e)}))
     body, results = run.numbered(results)
     hom = replace(program.hom, scalar=replace(scalar, results=results, body=body), combine=ops)
     found = replace(program, hom=hom, out=replace(program.out, initial=tuple(initial)))
@@ -392,6 +393,25 @@ def _without_names(then: _Branch, other: _Branch, parts: list[_Values]) -> list[
 
 def _behind(values: _Values, k: int) -> Expr:
     return values[1] if k == 1 else values[2]
+
+
+def _used(body: Sequence[Stmt], used: set[str]) -> tuple[Stmt, ...]:
+    """The statements whose values are used: by those behind them, or behind the body (``used``)."""
+    kept = list[Stmt]()
+    for s in reversed(body):
+        match s:
+            case Declare(name=name, value=value) | Assign(target=Var(name=name), value=value):
+                if name not in used:
+                    continue
+                used |= set() if value is None else variables(value)
+            case If(then=then, other=other):
+                ways = _used(then, used), _used(other, used)  # what either uses, the other may keep
+                if not any(ways):
+                    continue
+                s = replace(s, then=ways[0], other=ways[1])
+                used |= variables(s.cond)
+        kept.append(s)
+    return tuple(reversed(kept))
 
 
 def _is_large(e: Expr) -> bool:

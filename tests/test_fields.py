@@ -221,8 +221,9 @@ def test_functions_in_fields_compute_the_same() -> None:
 # --------------------------------------------------------------------------- emitted kernels
 
 HEAD = """
-typedef struct { int id, name, zip; double size; } person;
+typedef struct { int id, name, zip; double size; unsigned long wide; } person;
 typedef struct { int who; double weight; } match;
+typedef struct { int double_v; double vectors_v; int int32_v; } double_of;
 static double weigh(person a, person b)
 {
     double w = 0.0;
@@ -266,6 +267,24 @@ static int mixed(int a)
     }
     return s;
 }
+static double_of counted(person a, person b, int limit)
+{
+    double_of r;
+    int double_v = a.name*2;
+    r.double_v = b.id;
+    r.vectors_v = limit > 1 ? a.size + double_v : b.size - double_v;
+    if (limit > 2) r.vectors_v += a.zip;
+    r.int32_v = a.wide >> (b.wide & 3);
+    r.int32_v += (int)((b.wide << (a.zip & 7)) >> 2);
+    return r;
+}
+static double_of larger(double_of x, double_of y)
+{
+    if (x.vectors_v > y.vectors_v) return x;
+    if (x.vectors_v < y.vectors_v) return y;
+    if (x.double_v != y.double_v) return x.double_v < y.double_v ? x : y;
+    return x.int32_v < y.int32_v ? x : y;
+}
 static int points(person a, person b)
 {
     int s = 0;
@@ -282,6 +301,15 @@ PEOPLE = "const person *restrict N, const person *restrict E"
 NESTS = {
     "records": (f"match *restrict M, {PEOPLE}", "combine_ops(cc, pw(better))", f"{BEST} M[i] = best;", "i"),
     "a field": (f"double *restrict W, {PEOPLE}", "combine_ops(cc, pw(better))", f"{BEST} W[i] = best.weight;", "i"),
+    "names of vector types, one condition for all, shifts of two types": (
+        f"double_of *restrict M, {PEOPLE}", "combine_ops(cc, pw(larger))",
+        "double_of r = {0, -1.0e30, 0}; for (int j = 0; j < m; j++) r = larger(r, counted(N[i], E[j], n)); "
+        "M[i] = r;", "i",
+    ),
+    "shifts of two types": (
+        "int *restrict S, const int *restrict A, const unsigned long *restrict B", "",
+        "for (int j = 0; j < m; j++) S[i*m + j] = (A[i*m + j] >> (B[i*m + j] & 7)) + (int)(B[j] << (n & 3));", "j",
+    ),
     "a sum": (
         f"int *restrict S, {PEOPLE}", "",
         "int s = 0; for (int j = 0; j < m; j++) s += points(N[i], E[j]); S[i] = s;", "i",
@@ -410,6 +438,23 @@ def test_what_has_no_fields_stays() -> None:
     itself = Function("f", (("a", PAIR), ("b", PAIR)), (Return(again),), PAIR)
     p = _on_pairs(itself, FIRST)
     assert in_fields(p) is p
+
+
+def test_what_is_not_used_has_no_name() -> None:
+    """Compilers would warn of it; nor are there branches that set nothing else."""
+    f = "static int f(person a, person b) { int unused = a.zip + b.zip; int s = 1; if (a.zip < 3) { unused = s; "
+    f += "if (b.zip > 2) return s + b.zip; } return s; }"
+    (p,) = lifted(
+        f"{HEAD}{f}\nvoid g(int n, int m, int *restrict S, {PEOPLE})\n{{\n#pragma mdh\n"
+        "    for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) S[i] += f(N[i], E[j]);\n}\n"
+    ).programs
+    q = in_fields(p)
+    assert q is not p
+    scalar = q.hom.scalar
+    used = {n.name for e in (*scalar.results, *stmt_exprs(scalar.body)) for n in walk(e) if isinstance(n, Var)}
+    names = [s.name for s in scalar.body if isinstance(s, Declare)]
+    assert set(names) <= used and not any("unused" in name for name in names)
+    assert not [s for s in scalar.body if isinstance(s, If)]
 
 
 def test_functions_with_too_many_ways_stay() -> None:
