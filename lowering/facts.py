@@ -80,8 +80,7 @@ class Facts:
     @property
     def element(self) -> int:
         """Bytes of the first component, or of the widest value of a function with branches."""
-        program = self.in_lanes
-        first, body = program.component_types[0].size, program.hom.scalar.body
+        first, body = self.program.component_types[0].size, self.program.hom.scalar.body
         return first if straight_line(body) else max(first, widest(body))
 
     @property
