@@ -52,7 +52,7 @@ class Results(Accumulators):
 
     def _in_records(self, fields: list[str]) -> list[str]:
         """The components of the program, of which vectors hold the fields."""
-        if len(fields) == len(self.n.types):
+        if self.types == self.n.types:
             return fields
         found = [list[str]() for _ in self.n.types]
         for text, (c, _) in zip(fields, component_fields(self.n.program), strict=True):

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -143,11 +144,10 @@ def _operator(program: MdhProgram, f: CombineFunction) -> CombineFunction:
     """The operator on fields; its values are expressions."""
     types, sides = list[Type](), dict[str, Expr]()
     for c, t in enumerate(f.types):
-        names = [name for name, _ in t.fields] if isinstance(t, RecordType) else []
         of = [u for _, u in t.fields] if isinstance(t, RecordType) else [t]
         for side in "lr":
             own = tuple(Var(f"{side}{len(types) + k}", u) for k, u in enumerate(of))
-            sides[f"{side}{c}"] = MakeRecord(own, t) if isinstance(t, RecordType) and names else own[0]
+            sides[f"{side}{c}"] = MakeRecord(own, t) if isinstance(t, RecordType) else own[0]
         types += of
     run = _Run(program, named_values=False)
     values = tuple(x for e in f.values for x in _fields(run.value(e, sides)))
@@ -271,7 +271,7 @@ class _Run:
         if not all(long):
             self.out += (other if long[0] else then).out
         for name, a, b in parts:
-            if a == b:  # nothing that is declared in a branch
+            if _same(a, b):  # nothing that is declared in a branch
                 found.append(a)
                 continue
             own = self._declared(name or "value", _zero(a.type) if all(long) else b if long[0] else a)
@@ -534,22 +534,31 @@ def chosen(c: Expr, a: Expr, b: Expr) -> Expr:
         c ? x : d ? y : x      (c || !d) ? x : y
         c ? s + 2 : s - 1      s + (c ? 2 : -1)           the same to the last bit
     """
-    if a == b or c == _YES:
+    if _same(a, b) or c == _YES:
         return a
     if c == _NO:
         return b
     for x, y in ((a, b), (b, a)):
-        if isinstance(x, Select) and y in (x.then, x.other):
-            inner = truth(x.cond)
-            yes = either(inner, _YES, _NO) if y == x.then else negated(inner)  # where x is y
-            other = x.other if y == x.then else x.then
+        if isinstance(x, Select) and (_same(y, x.then) or _same(y, x.other)):
+            inner, first = truth(x.cond), _same(y, x.then)
+            yes = inner if first else negated(inner)  # where x is y
+            other = x.other if first else x.then
             cond = either(c, yes, _YES) if x is a else either(c, _YES, yes)
             return chosen(cond, y, other) if not isinstance(other, Select) else Select(cond, y, other, y.type)
     steps = _step(a), _step(b)
-    if steps[0] is not None and steps[1] is not None and steps[0][0] == steps[1][0]:
+    if steps[0] is not None and steps[1] is not None and _same(steps[0][0], steps[1][0]):
         base, t = steps[0][0], a.type
         return Binary("+", base, Select(c, steps[0][1], steps[1][1], t), t)  # type: ignore[arg-type]
     return Select(c, a, b, a.type)
+
+
+def _same(a: Expr, b: Expr) -> bool:
+    """Whether two expressions are one to the bit: 0.0 and -0.0 are equal numbers."""
+    return a == b and _signs(a) == _signs(b)
+
+
+def _signs(e: Expr) -> list[float]:
+    return [math.copysign(1.0, n.value) for n in walk(e) if isinstance(n, Const)]
 
 
 def _step(e: Expr) -> tuple[Expr, Const] | None:
@@ -561,4 +570,4 @@ def _step(e: Expr) -> tuple[Expr, Const] | None:
             return None
 
 
-__all__ = ["chosen", "component_fields", "either", "in_fields", "negated", "truth"]
+__all__ = ["component_fields", "in_fields"]

@@ -223,6 +223,7 @@ def test_functions_in_fields_compute_the_same() -> None:
 HEAD = """
 typedef struct { int id, name, zip; double size; unsigned long wide; } person;
 typedef struct { int who; double weight; } match;
+typedef struct { int value; } alone;
 typedef struct { int double_v; double vectors_v; int int32_v; } double_of;
 static double weigh(person a, person b)
 {
@@ -285,6 +286,17 @@ static double_of larger(double_of x, double_of y)
     if (x.double_v != y.double_v) return x.double_v < y.double_v ? x : y;
     return x.int32_v < y.int32_v ? x : y;
 }
+static alone single(person a, person b)
+{
+    alone r;
+    r.value = a.zip < b.zip ? b.zip - a.zip : a.name + b.name;
+    return r;
+}
+static alone least(alone x, alone y)
+{
+    if (y.value < x.value) return y;
+    return x;
+}
 static int points(person a, person b)
 {
     int s = 0;
@@ -300,6 +312,10 @@ PEOPLE = "const person *restrict N, const person *restrict E"
 # name -> parameters, directive, body of the loop over i, dimension of the vectors
 NESTS = {
     "records": (f"match *restrict M, {PEOPLE}", "combine_ops(cc, pw(better))", f"{BEST} M[i] = best;", "i"),
+    "one field": (
+        f"alone *restrict M, {PEOPLE}", "combine_ops(cc, pw(least))",
+        "alone r = {1000}; for (int j = 0; j < m; j++) r = least(r, single(N[i], E[j])); M[i] = r;", "i",
+    ),
     "a field": (f"double *restrict W, {PEOPLE}", "combine_ops(cc, pw(better))", f"{BEST} W[i] = best.weight;", "i"),
     "names of vector types, one condition for all, shifts of two types": (
         f"double_of *restrict M, {PEOPLE}", "combine_ops(cc, pw(larger))",
@@ -455,6 +471,21 @@ def test_what_is_not_used_has_no_name() -> None:
     names = [s.name for s in scalar.body if isinstance(s, Declare)]
     assert set(names) <= used and not any("unused" in name for name in names)
     assert not [s for s in scalar.body if isinstance(s, If)]
+
+
+def test_zeros_keep_their_signs() -> None:
+    """0.0 and -0.0 are equal, and not the same."""
+    w, less = Var("w", DOUBLE), binary("<", Field(Var("a", PAIR), "n", INT32), Const(0, INT32))
+    for zeros in ((0.0, -0.0), (-0.0, 0.0)):
+        one, other = (Const(z, DOUBLE) for z in zeros)
+        result = MakeRecord((Const(1, INT32), w, Const(2, INT32)), PAIR)
+        body = (Declare("w", DOUBLE, other), If(less, (Assign(w, one),)), Return(result))
+        f = Function("f", (("a", PAIR), ("b", PAIR)), body, PAIR)
+        p = replace(_on_pairs(f, FIRST), name=f"first {zeros[0]}")  # programs that are equal share an answer
+        for n in (-1, 1):
+            operands: list[Value] = [(n, 1.0, 0), (0, 1.0, 0)]
+            found, want = _components(in_fields(p), operands), _flat(_components(p, operands))
+            assert list(map(repr, found)) == list(map(repr, want)), (zeros, n)
 
 
 def test_functions_with_too_many_ways_stay() -> None:
