@@ -93,6 +93,7 @@ def emit_openmp(request: KernelRequest) -> Kernel:
             pages=has("MDH_PAGE"),
             threads=any(_uses(f.text, "MDH_THREAD") for f in functions),
             team=any(_uses(f.text, "MDH_TEAM") for f in functions),
+            memory=any("MDH_MEMORY(" in a["value"] for f in functions for a in f.memory),
         )
     )
     call = f"{request.name}({', '.join([*map(argument, params), *given])})"
@@ -469,6 +470,7 @@ def _unless_nothing_is_scanned(
 
 
 MAX_TEMPORARY_BYTES = 4 << 30  # more than this in one temporary: decline
+FEW_CELLS = 1 << 16  # of a type of any size: not so many bytes that pages matter
 
 
 def _temporary(b: Buffer) -> Allocation:
@@ -479,11 +481,12 @@ def _temporary(b: Buffer) -> Allocation:
 def _allocation(a: Allocation) -> dict[str, str]:
     """64-byte aligned memory, or a null pointer where it would be unreasonably much."""
     if a.count.isdigit():
-        return {"name": a.name, "type": a.type, "value": f"__builtin_malloc({a.count}*sizeof({a.type}))"}
+        memory = "MDH_MEMORY" if int(a.count) > FEW_CELLS else "__builtin_malloc"
+        return {"name": a.name, "type": a.type, "value": f"{memory}({a.count}*sizeof({a.type}))"}
     plain = "(" not in a.count
     factors = "*".join(f"(double){f}" for f in a.count.split("*")) if plain else f"(double)({a.count})"
     value = (
         f"{factors}*sizeof({a.type}) > {MAX_TEMPORARY_BYTES}.0 ? ({a.type} *)0 : "
-        f"({a.type} *)__builtin_malloc(({a.count} > 0 ? {a.count} : 1)*sizeof({a.type}))"
+        f"({a.type} *)MDH_MEMORY(({a.count} > 0 ? {a.count} : 1)*sizeof({a.type}))"
     )
     return {"name": a.name, "type": a.type, "value": value}

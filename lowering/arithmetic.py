@@ -39,6 +39,7 @@ from mdh_core.lanes import LANES, lane_function
 _MOVED = 0.5  # of the points of a tile's second time is not hidden behind memory
 _CROSSING = 2.0  # further loads that a vector across two lines costs; measured on convolutions
 _HALF_CROSSING = 3.0  # the same for vectors of half a line
+_COPIED = 7.5e-11  # seconds per byte that is copied
 _MASKED = 0.8  # of the speed of vectors
 _CHAINS = 8  # additions that a core has under way at once
 _ADDRESSES = 9  # that registers hold beside counters and sizes; measured on convolutions
@@ -101,7 +102,7 @@ def arithmetic(f: Facts, machine: Machine, point: Point, even: bool = False) -> 
     for b, pack in packs.items():
         if pack is not None:
             gathers = any(s not in (0, 1) for a, s in strides(f, vector) if a.buffer == b)
-            copied += pack * (1e-9 if gathers else 3e-10)
+            copied += pack * max(1e-9 if gathers else 0.0, f.program.buffer(b).type.size * _COPIED)
     works = vector != "-" and in_vectors(f, [s for a, s in strides(f, vector) if packs[a.buffer] is None])
     speed = float(min(v, lanes)) if works else 0.7
     if has_border(f) and not works and machine.vector_bytes == LINE:
@@ -154,9 +155,10 @@ def _reducing(
     if works:
         whole_vectors, single = _loads(f, machine, point, vector, rows, vectors)
         computed = _computed(f, point, packs, vector, rows, vectors)
+        held_there = written_out > 1 or _holds(f, machine, point, rows * vectors, vectors)
+        if (short or rows > 1) and not held_there:
+            whole_vectors = max(whole_vectors, float(sum(bool(s) for _, s in strides(f, vector))))
         if short:
-            if written_out == 1 and not _holds(f, machine, point, rows * vectors, vectors):
-                whole_vectors = max(whole_vectors, float(sum(bool(s) for _, s in strides(f, vector))))
             loaded = whole_vectors if rows > 1 else 0.0  # by itself: one row's multiplications load theirs
             share /= max(0.9 + 0.5 * loaded + computed, whole_vectors + 1.2 * single)
         else:

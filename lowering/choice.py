@@ -62,6 +62,7 @@ _FEWEST, _MOST = 3, 8  # and at most so many in all; 12 of three arrays took lon
 _OWN = 1000.0  # vector operations of a tile that is long enough to fetch its own cells, not a later one's
 _VISITS = 4, 8  # rows that a thread goes through at a time; measured on a transposed matrix-vector product
 _PARTS = 16  # of a core's share, so that threads end at about the same time
+_ROWS, _TALL = 512, 4096  # of a block; of one for which another input is copied
 _WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
 
 Rows = tuple[tuple[str, int], ...]  # dimensions with their elements in the register tile
@@ -127,11 +128,14 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
     elif not f.pw:
         longest = (512, 128, 64) if len(f.cc) > 2 else (512,)
     found = [
-        replace(x, threads=t, longest=n, widest=w, parts=parts, visit=visit)
+        replace(y, widest=w, tallest=tall, parts=parts, visit=visit)
         for x, t, n in itertools.product(found, (first, *others), longest)
         if not (has_records(f) and x.vector != "-" and t in f.pw)
-        for w, parts, visit in itertools.product(_widest(f, x), _parts(f, t), _visits(f, machine, x, t))
-        if not visit or w == max(_widest(f, x))
+        for y in (replace(x, threads=t, longest=n),)
+        for w, tall, parts, visit in itertools.product(
+            _widest(f, y), _tallest(f, y), _parts(f, t), _visits(f, machine, y)
+        )
+        if not visit or w == max(_widest(f, y))
     ]
     return [made(x) for x in best(found, len(found), even=False)] or [{}]
 
@@ -147,17 +151,33 @@ def _widest(f: Facts, seed: _Seed) -> tuple[int, ...]:
     return tuple(n for n in (4096, 2048, 512) if n == 512 or n // 4 < f.sizes.get(seed.vector, 0))
 
 
+def _tallest(f: Facts, seed: _Seed) -> tuple[int, ...]:
+    """Blocks of dimensions of rows: long ones, too, where another input is copied once for each of them.
+
+    Panels and rows are copied once per tile, however long blocks are.
+    """
+    copied = [(choice, read_dims(f, b)) for b, choice in seed.packed if choice != "no"]
+    shared = seed.threads.split(",")
+    for d in f.cc if f.pw else ():
+        if d == seed.vector or d in shared or f.sizes[d] <= _ROWS:
+            continue
+        if any(d not in own for _, own in copied) and all(d not in own or c != "block" for c, own in copied):
+            return (_ROWS, _TALL)
+    return (_ROWS,)
+
+
 def _parts(f: Facts, threads: str) -> tuple[int, ...]:
     """Of a core's share of uneven work, per dimension that threads share: with two, a few are many enough."""
-    return (_PARTS, _PARTS // 2) if _is_uneven(f) and "," in threads else (_PARTS,)
+    uneven = any(_is_uneven(f, d) for d in threads.split(",") if d in f.cc)
+    return (_PARTS, _PARTS // 2) if uneven and "," in threads else (_PARTS,)
 
 
-def _visits(f: Facts, machine: Machine, seed: _Seed, threads: str) -> tuple[int, ...]:
+def _visits(f: Facts, machine: Machine, seed: _Seed) -> tuple[int, ...]:
     """All of a block at once, or a few rows with all cells: what comes from memory then does in long runs.
 
     A thread's cells stay in its second cache meanwhile.
     """
-    pays = threads in f.pw and seed.vector in f.cc and footprint_of(f) > machine.last
+    pays = seed.threads in f.pw and seed.vector in f.cc and footprint_of(f) > machine.last
     return (0, *_VISITS) if pays else (0,)
 
 
@@ -170,6 +190,7 @@ class _Seed:
     unrolled  how many of the innermost short reduced dimensions are written out
     longest   elements of a block of a reduced dimension, or of one of a map's between threads and vectors
     widest    elements of a block of the vector dimension
+    tallest   elements of a block of a reduction's dimension of rows
     parts     of a core's share of work that blocks may divide unevenly
     visit     elements that a thread goes through at a time of a reduced dimension that threads share; 0: all
     """
@@ -183,6 +204,7 @@ class _Seed:
     order: int = 0
     longest: int = 256
     widest: int = 512
+    tallest: int = _ROWS
     parts: int = _PARTS
     visit: int = 0
 
@@ -271,7 +293,7 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
             per_core = -(-n // machine.cores) if len(shared) == 1 or d == shared[0] else n
             longest_part = (widest if d == vector else 512) if f.pw else max(64, per_core)
             target = min(per_core, longest_part)
-            if _is_uneven(f):
+            if _is_uneven(f, d):
                 target = max(1, per_core // seed.parts)
             pieces = max(1, round(per_core / max(target, 1)))
             block = round_up(-(-per_core // pieces), tile) if per_core >= tile else tile
@@ -279,7 +301,7 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
                 block = longest_part // tile * tile if f.pw else round_up(longest_part, tile)
             point[f"block_{d}"] = max(tile, block)
         else:
-            row = widest if d == vector else 512 if f.pw else longest
+            row = widest if d == vector else seed.tallest if f.pw else longest
             if slides and (d == vector or len(f.cc) < 3 or f.pw):
                 row = longest_row(f, machine.l2, d)
             block = round_up(min(n, row), tile) if seed.visit else row // tile * tile
@@ -346,10 +368,13 @@ def _past(f: Facts, machine: Machine, buffer: str, point: Point) -> int:
 
 
 @once
-def _is_uneven(f: Facts) -> bool:
-    """Whether equal blocks may cost very different times: domains, loops and calls in the scalar function."""
+def _is_uneven(f: Facts, d: str) -> bool:
+    """Whether equal blocks of a dimension may cost very different times.
+
+    The domain's border depends on it, or the scalar function loops or calls.
+    """
     scalar = lane_function(f.program)  # a call of what is one expression costs what that does
-    if f.program.hom.domain:
+    if any(c.value.coefficient(d) for c in f.program.hom.domain):
         return True
     return scalar_calls(f.program) or not straight_line(scalar.body)
 

@@ -35,6 +35,7 @@ from mdh_core.ir import MdhProgram, read_buffers
 _NEAR_RUN, _FAR_RUN = 1e-9, 1e-8  # seconds per run of neighbours that comes into a first or second cache
 _MEMORY_RUN = 1e-7  # the same for a run that comes from memory: a page to open, and to look up
 _BESIDE = 0.25  # of the other times is not hidden behind the longest
+_AHEAD = 0.8  # of the time that copies take from the last cache is hidden by itself; measured on products
 _PIECE = 4e-9  # seconds per run of neighbours that a tile's results are in memory
 _ASKED, _SCALAR = 1.5e-9, 4e-10  # seconds per tile, and per point on a border; measured on a map
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
@@ -93,10 +94,10 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
         slots = -(-f.sizes[d] // max(1, int(point.get(f"block_{d}", 0))))
         cells = math.prod(f.sizes[x] for x in f.cc)
         copied += 2e-6 + slots * cells * 2e-9 if f.cc else 0.0  # every part has results of its own
-    memory = max(footprint_of(f), whole_arrays[0] * made.busy + past)
+    memory = max(footprint_of(f), whole_arrays.total * made.busy + past)
     memory /= machine.bandwidth_of(balance)
     if footprint_of(f) > machine.last:
-        memory += whole_arrays[1] * _MEMORY_RUN
+        memory += whole_arrays.runs * _MEMORY_RUN
     if point.get("ahead") and not f.pw:
         memory *= _FETCHED
     if f.pw and footprint_of(f) > machine.last and not machine.huge_pages:
@@ -115,20 +116,20 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
             reversed_too = works and s == -1  # a vector, and two instructions that turn it around
             strided += f.points / max(1, rows) * (0.6e-9 / v if reversed_too else 1e-9)
     region = 5e-6 if point.get("threads") and f.points > 1 << 15 else 0.0
-    last = far[0] / machine.l3_bandwidth + far[1] * _FAR_RUN
+    last = far.total / machine.l3_bandwidth + far.runs * _FAR_RUN
     if not f.pw:  # nothing to do meanwhile: a core waits for lines of both kinds; measured on stencils
-        followed, many = far[0], 0.0
+        followed, many = far.total, 0.0
         apart = not (past or f.ps) and read_buffers(f.program).isdisjoint(output_buffers(f.program))
         if apart and footprint_of(f) > machine.l2 * made.busy:  # what comes again is waited for in turn
             beside, followed = _followed(f, machine, point)
-            followed, many = max(followed, far[0]), _WIDE_STREAM * max(0, beside - _FOLLOWED)
-            last += (followed - far[0]) / machine.l3_bandwidth
+            followed, many = max(followed, far.total), _WIDE_STREAM * max(0, beside - _FOLLOWED)
+            last += (followed - far.total) / machine.l3_bandwidth
             copied += _broken_rows(f, point) * _FAR_RUN
-        memory += max(0.0, followed - whole_arrays[0]) / machine.l3_bandwidth
+        memory += max(0.0, followed - whole_arrays.total) / machine.l3_bandwidth
         if machine.vector_bytes < LINE:
             many = _STREAM * max(0.0, _rows_at_once(f, point) - _FOLLOWED)
         memory, last = memory * (1.0 + many), last * (1.0 + many)
-    times = (made.seconds, near[0] / machine.l2_bandwidth, max(memory, last))
+    times = (made.seconds, near.total / machine.l2_bandwidth, max(memory, last))
     slowest = max(times)
     if works and has_border(f):  # every tile is asked, and at both ends of a row is one in scalars
         copied += f.points / (rows * lanes) * _ASKED
@@ -150,8 +151,11 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
     copied += _seams(f, machine, point) * _SEAM
     if works and may_be_aligned(f):
         copied += _across_lines(f, machine, point) * _ACROSS
-    added = near[1] * _NEAR_RUN + (strided + copied) / balance + region
-    return slowest + _BESIDE * (sum(times) - slowest) + added
+    added = near.runs * _NEAR_RUN + (strided + copied) / balance + region
+    others = sum(times) - slowest
+    if f.pw:  # the lines of copies follow each other
+        others -= _AHEAD * min(far.copied / machine.l3_bandwidth, last, made.seconds)
+    return slowest + _BESIDE * others + added
 
 
 def _across_lines(f: Facts, machine: Machine, point: Point) -> float:
@@ -265,7 +269,7 @@ def _moved(
     from_memory = inside if footprint_of(f) > machine.last else 0
     share = max(machine.l2, machine.last // machine.cores)
     caches = ((machine.l1, 0), (machine.l2, inside), (share, from_memory))
-    return moved(found, tile, levels, caches), sum(bytes_of(f)[b] for b in past)
+    return moved(found, tile, levels, caches, bool(f.pw)), sum(bytes_of(f)[b] for b in past)
 
 
 def _rows_at_once(f: Facts, point: Point) -> float:

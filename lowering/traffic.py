@@ -179,7 +179,18 @@ def in_one_way(f: Facts, tile: Mapping[str, float]) -> float:
     return sum(t.rows * t.apart for t in (footprint(use, tile, False) for use in uses(f).values()))
 
 
-Moved = tuple[float, float]  # bytes and runs
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What comes into a cache.
+
+    total   bytes
+    runs    of neighbours
+    copied  bytes of copies, whose cells lie in the order in which they are read
+    """
+
+    total: float
+    runs: float
+    copied: float
 
 
 def moved(
@@ -187,17 +198,20 @@ def moved(
     tile: Mapping[str, float],
     levels: Sequence[Level],
     caches: Sequence[tuple[int, int]],
+    waits: bool = False,
 ) -> tuple[Moved, ...]:
-    """Bytes that come into each cache of one core over all iterations of the levels, and in how many runs.
+    """What comes into each cache of one core over all iterations of the levels.
 
     caches  their bytes, and how many of the levels are inside of a tile: where these read from more rows
             than hardware fetches ahead, bytes count up to twice
+    waits   whether a tile's rows that push each other out come again for every step of its innermost loop;
+            those of maps are fetched ahead
     """
     groups = _Groups(found, tile, levels)
-    return tuple(_moved(groups, cache, ahead) for cache, ahead in caches)
+    return tuple(_moved(groups, cache, ahead, waits) for cache, ahead in caches)
 
 
-def _moved(groups: _Groups, cache: int, ahead: int) -> Moved:
+def _moved(groups: _Groups, cache: int, ahead: int, waits: bool) -> Moved:
     found, levels = groups.found, groups.levels
     streams = groups.covered(ahead)
     late = [  # results: tiles fetch them ahead, or only write them
@@ -210,10 +224,11 @@ def _moved(groups: _Groups, cache: int, ahead: int) -> Moved:
         if levels[k - 1][1] > 1 and sum(t.taken for t in around) > USED * cache:
             break
         reach, inside, around = k, around, None
-    total = runs = 0.0
+    total = runs = copied = 0.0
     for n, (use, t) in enumerate(zip(found, inside, strict=True)):
         lines, pieces, rest = t.lines, t.runs, levels[reach:]
-        if rest and around is not None:
+        stays = not waits or use.written or t.taken <= cache
+        if rest and around is not None and stays:
             d, trips = rest[0]  # what one iteration shares with the next is still there
             if d in groups.dims[n]:
                 lines, pieces = min(lines * trips, around[n].lines), min(pieces * trips, around[n].runs)
@@ -221,7 +236,8 @@ def _moved(groups: _Groups, cache: int, ahead: int) -> Moved:
         times = math.prod(trips for _, trips in rest) * (2 if use.written else 1) * late[n]
         total += lines * times
         runs += pieces * times
-    return total, runs
+        copied += lines * times if use.packed is not None and use.packed >= reach else 0.0
+    return Moved(total, runs, copied)
 
 
 def _late(rows: float) -> float:
