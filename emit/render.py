@@ -470,7 +470,7 @@ def _unless_nothing_is_scanned(
 
 
 MAX_TEMPORARY_BYTES = 4 << 30  # more than this in one temporary: decline
-FEW_CELLS = 1 << 16  # of a type of any size: not so many bytes that pages matter
+FEW_CELLS = 1 << 16  # of numbers: not so many bytes that large pages are asked for
 
 
 def _temporary(b: Buffer) -> Allocation:
@@ -479,7 +479,7 @@ def _temporary(b: Buffer) -> Allocation:
 
 
 def _allocation(a: Allocation) -> dict[str, str]:
-    """64-byte aligned memory, or a null pointer where it would be unreasonably much."""
+    """Memory, or a null pointer where it would be unreasonably much."""
     if a.count.isdigit():
         memory = "MDH_MEMORY" if int(a.count) > FEW_CELLS else "__builtin_malloc"
         return {"name": a.name, "type": a.type, "value": f"{memory}({a.count}*sizeof({a.type}))"}

@@ -39,7 +39,7 @@ from mdh_core.lanes import LANES, lane_function
 _MOVED = 0.5  # of the points of a tile's second time is not hidden behind memory
 _CROSSING = 2.0  # further loads that a vector across two lines costs; measured on convolutions
 _HALF_CROSSING = 3.0  # the same for vectors of half a line
-_COPIED = 7.5e-11  # seconds per byte that is copied
+_COPIED = 7.5e-11  # seconds per byte that is copied; measured on products
 _MASKED = 0.8  # of the speed of vectors
 _CHAINS = 8  # additions that a core has under way at once
 _ADDRESSES = 9  # that registers hold beside counters and sizes; measured on convolutions

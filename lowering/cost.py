@@ -35,7 +35,7 @@ from mdh_core.ir import MdhProgram, read_buffers
 _NEAR_RUN, _FAR_RUN = 1e-9, 1e-8  # seconds per run of neighbours that comes into a first or second cache
 _MEMORY_RUN = 1e-7  # the same for a run that comes from memory: a page to open, and to look up
 _BESIDE = 0.25  # of the other times is not hidden behind the longest
-_AHEAD = 0.8  # of the time that copies take from the last cache is hidden by itself; measured on products
+_STREAMED = 0.8  # of the time that copies take from the last cache is hidden by itself; measured on products
 _PIECE = 4e-9  # seconds per run of neighbours that a tile's results are in memory
 _ASKED, _SCALAR = 1.5e-9, 4e-10  # seconds per tile, and per point on a border; measured on a map
 _VISIT = 5e-10  # seconds per vector that a visit of a tile begins and ends with
@@ -154,7 +154,7 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
     added = near.runs * _NEAR_RUN + (strided + copied) / balance + region
     others = sum(times) - slowest
     if f.pw:  # the lines of copies follow each other
-        others -= _AHEAD * min(far.copied / machine.l3_bandwidth, last, made.seconds)
+        others -= _STREAMED * min(far.copied / machine.l3_bandwidth, last, made.seconds)
     return slowest + _BESIDE * others + added
 
 
