@@ -15,13 +15,15 @@ the epilogue reads them (``cells = cells + alpha*acc``) they are fetched in the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from emit.c_text import c_type, constant
-from emit.later_tile_text import later_tile
+from emit.later_tile_text import later_tile, share
 from emit.vector_printer import NotVector, VectorPrinter, Vectors
 from lowering.domains import Rows
 from lowering.loops import Loop
@@ -45,7 +47,22 @@ if TYPE_CHECKING:
     from emit.nest_text import NestText
 
 _LATER = 3  # kinds of fetching, see ``Configuration.fetched``: behind them those that take row by row
+_IN_ORDER = 6  # a share of the next piece, see ``lowering.pieces``; where there is none as 5
+_SECOND_CACHE = 2  # what comes next but some tiles need not be in the first cache
 _ARITHMETIC = ("+", "*", "|", "^", "&")
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Cells that a tile fetches.
+
+    start   where the tile begins whose cells they are, or the piece of the output
+    share   how many cells of a piece are before those that are fetched; empty: they are a tile's
+    """
+
+    stores: tuple[Store, ...]
+    start: dict[str, str]
+    share: str = ""
 
 
 class Accumulators:
@@ -93,7 +110,7 @@ class Accumulators:
         # fields of records, by access and name: arrays of a value for each lane, see ``Tile._gather``
         self.gathered: dict[tuple[int, str], tuple[str, ScalarType]] = {}
         self.fetched = dict(nest.nest.fetched)
-        self.by_rows: list[tuple[tuple[Store, ...], dict[str, str]]] = []  # fetched between steps, and where
+        self.by_rows: list[Fetch] = []  # what is fetched between steps
         self.late = False  # whether prior values join at the end, in vectors
         self.peeled: Loop | None = None  # a loop whose first point the accumulators started from
 
@@ -284,19 +301,57 @@ class Accumulators:
         """Bring cells near that do not go past the caches: the tile's own, or those of a later one."""
         for number, some in groupby(stores, lambda s: self.fetched[s.buffer]):
             by_rows = number > _LATER and self._has_one_step_loop()
-            start = self.start | later_tile(self.n, number - 1 if number <= _LATER else number - _LATER)
-            if by_rows:
-                self.by_rows.append((tuple(some), start))
-                continue
-            with self._cells(vector_axis=True, start=start):
-                self._fetch(some)
+            for fetch in self._later_cells(number, tuple(some)):
+                if by_rows:
+                    self.by_rows.append(fetch)
+                    continue
+                with self._cells(vector_axis=True, start=fetch.start):
+                    self._fetch(fetch)
 
-    def _fetch(self, stores: Iterable[Store]) -> None:
-        """One vector of cells."""
+    def _later_cells(self, number: int, stores: tuple[Store, ...]) -> Iterator[Fetch]:
+        """Those of a kind of fetching; writes where they are."""
+        ordinary = []
         for s in stores:
+            cells = math.prod(loop.count or 1 for loop, _ in self.cell_axes)
+            own = share(self.n, s, cells) if number == _IN_ORDER and self.full else None
+            if own is None:
+                ordinary.append(s)
+                continue
+            at, before = own
+            name = self.context.names.new(f"{s.buffer}_share")
+            self.out.add(f"const long {name} = {before};")
+            yield Fetch((s,), self.start | at, name)
+        if ordinary:
+            number = min(number, _IN_ORDER - 1)
+            later = later_tile(self.n, number - 1 if number <= _LATER else number - _LATER)
+            yield Fetch(tuple(ordinary), self.start | later)
+
+    def _fetch(self, fetch: Fetch) -> None:
+        """One vector of cells."""
+        for s in fetch.stores:
             mask = self.n.masks.get(s.buffer)
             near = f"if ({mask} == (__UINTPTR_TYPE__)-1) " if mask else ""
-            self.out.add(f"{near}__builtin_prefetch(&{self.context.subscript(s.buffer, s.index)}, 1);")
+            if fetch.share:
+                cell = f"&{self._piece(s, fetch)} + {fetch.share} + {self._number()}, 1, {_SECOND_CACHE}"
+            else:
+                cell = f"&{self.context.subscript(s.buffer, s.index)}, 1"
+            self.out.add(f"{near}__builtin_prefetch({cell});")
+
+    def _piece(self, s: Store, fetch: Fetch) -> str:
+        """The first cell of a piece."""
+        here, self.context.at = self.context.at, fetch.start
+        text = self.context.subscript(s.buffer, s.index)
+        self.context.at = here
+        return text
+
+    def _number(self) -> str:
+        """How many cells of a tile are before the current vector, one row behind the other."""
+        assert self.vectors is not None and self.lanes is not None
+        terms, cells = [], self.lanes.count or 1
+        for loop, count in reversed(self.axes):
+            terms.append(f"{self.counters[loop]}*{cells}")
+            cells *= int(count)
+        return " + ".join([*reversed(terms), f"{self.vector_counter}*{self.vectors.lanes}"])
 
     def _has_one_step_loop(self) -> bool:
         """Whether whole steps of the tile are in one loop, so that rows can be fetched between them."""
@@ -309,16 +364,17 @@ class Accumulators:
     def _fetch_row(self, row: str) -> None:
         """Cells of one row of the tile, by the number of the row."""
         (first, _), rest = self.axes[0], self.axes[1:]
-        for stores, start in self.by_rows:
+        for fetch in self.by_rows:
             with ExitStack() as stack:
                 stack.callback(self._restore, dict(self.context.at), dict(self.counters))
                 offset = row if first.size == 1 else f"{first.size}*{row}"
-                at = start[first.dim]
-                self.context.at = start | {first.dim: offset if at == "0" else f"{at} + {offset}"}
+                at = fetch.start[first.dim]
+                self.context.at = fetch.start | {first.dim: offset if at == "0" else f"{at} + {offset}"}
+                self.counters[first] = row
                 for loop, _ in rest:
                     self._counter_loop(loop, stack, (), None)
                 self._vector_loop(stack)
-                self._fetch(stores)
+                self._fetch(fetch)
 
     def _fetch_for_the_end(self) -> None:
         """Fetch cells that the epilogue reads."""

@@ -6,13 +6,23 @@
 A tile that is done before memory answers waits for its own cells.  Those of the next iteration of a loop over
 tiles arrive in time where that is far enough away: with the innermost loop one tile, with the loop around
 it as many as the innermost one has iterations.  Nothing is read there: past the last tile it does no harm.
+
+Memory is fastest where lines are asked for in its order.  Where tiles of the two innermost loops write a
+piece of an output as a whole (``lowering.pieces``), each may fetch as many cells of the next piece as it has
+itself, one share behind the other:
+
+    const long C_share = (e/6*4 + d/4)*384;                 tiles before this one, of 384 cells
+    ... __builtin_prefetch(&C[... + (c + 1)*6144] + C_share + ..., 1, 2);
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from emit.kernel_text import atom
 from lowering.loops import Loop
+from lowering.pieces import piece_of
+from mdh_core.ir import Store
 
 if TYPE_CHECKING:
     from emit.nest_text import NestText
@@ -55,4 +65,38 @@ def later_tile(nest: NestText, number: int) -> dict[str, str]:
     return {d: name, around.dim: other_name}
 
 
-__all__ = ["later_tile", "loops_over_tiles"]
+def share(nest: NestText, store: Store, cells: int) -> tuple[dict[str, str], str] | None:
+    """A tile's share of the piece of an output that the loop around its two innermost loops comes to next.
+
+    cells   of a tile
+
+    Indices where the piece begins, and the text of how many of its cells are before the share.  None where
+    tiles of the two loops do not write a piece whose cells are neighbours, or are cut at run time.
+    """
+    loops = loops_over_tiles(nest)
+    tiles = [x for x in loops if x.layer == loops[0].layer]
+    piece = piece_of(store.index, [x.dim for x in tiles])
+    if not piece or nest.next_part.keys() & {*tiles[:2]}:
+        return None
+    inner, middle, around = tiles[:3]
+    at = {d: nest.moved.get(d, nest.context.at[d]) for d in (*piece, around.dim)}
+    texts = []
+    for loop in (inner, middle):
+        start, end = nest.spans[loop]
+        texts.append(_quotient(at[loop.dim] if start == "0" else f"{at[loop.dim]} - {start}", loop.size))
+        at[loop.dim] = start
+    start, end = nest.spans[inner]
+    if start == "0" and end.isdigit():
+        count = str(-(-int(end) // inner.size))
+    else:
+        row = end if start == "0" else f"{end} - {start}"
+        count = atom(_quotient(f"{row} + {inner.size - 1}" if inner.size > 1 else row, inner.size))
+    at[around.dim] = nest.next_part.get(around, f"{at[around.dim]} + {around.size}")
+    return at, f"({texts[1]}*{count} + {texts[0]})*{cells}"
+
+
+def _quotient(text: str, size: int) -> str:
+    return f"{atom(text)}/{size}" if size > 1 else atom(text)
+
+
+__all__ = ["later_tile", "loops_over_tiles", "share"]

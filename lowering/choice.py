@@ -48,7 +48,9 @@ from lowering.joined import joined_rows
 from lowering.keyed import CELLS, keyed
 from lowering.machine import Machine
 from lowering.parameters import input_buffers, output_buffers, why_not_legal
+from lowering.pieces import piece_of, tiled
 from lowering.point import Point, configuration_of, is_divided, round_up, tile_of, tile_order
+from lowering.traffic import footprint, uses
 from mdh_core.expr import straight_line
 from mdh_core.ir import MdhProgram
 from mdh_core.lanes import lane_function, scalar_calls
@@ -60,6 +62,7 @@ _AHEAD = 1024  # bytes ahead at which rows of maps are fetched: of tiles of at l
 _PAGES = 2 * PAGE  # bytes ahead at which pages of a row that is reduced are fetched; measured on sums
 _FEWEST, _MOST = 3, 8  # and at most so many in all; 12 of three arrays took longer, measured on stencils
 _OWN = 1000.0  # vector operations of a tile that is long enough to fetch its own cells, not a later one's
+_PIECE = 1 / 16  # of the second cache, at most, where pieces of an output are fetched in order
 _VISITS = 4, 8  # rows that a thread goes through at a time; measured on a transposed matrix-vector product
 _PARTS = 16  # of a core's share, so that threads end at about the same time
 _ROWS, _TALL = 512, 4096  # of a block; of one for which another input is copied
@@ -343,7 +346,24 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
     fetched = 0 if steps < _WHILE or set(shared) & set(f.pw) else 1 if operations >= _OWN else 5
     past = past_caches(f, point)  # whose cells need not be near
     point |= {f"fetch_{b}": 0 if b in past else fetched for b in fetchable(f)}
+    if fetched == 5:
+        in_order = (b for b in fetchable(f) if b not in past and _has_pieces(f, machine, b, point))
+        point |= {f"fetch_{b}": 6 for b in in_order}
     return _fitting(f, point) if packed else point
+
+
+def _has_pieces(f: Facts, machine: Machine, buffer: str, point: Point) -> bool:
+    """Whether results of a tile lie apart, but pieces of several tiles are cells that follow each other.
+
+    Two pieces, what is there and what comes, then are near.
+    """
+    index, *others = (s.index for s in f.program.out.stores if s.buffer == buffer)
+    piece = () if others else piece_of(index, tiled(f, point))
+    size = f.program.buffer(buffer).type.size * math.prod(f.sizes[d] for d in piece)
+    if not piece or size > _PIECE * machine.l2 or any(int(point[f"block_{d}"]) < f.sizes[d] for d in piece):
+        return False
+    tile = {d: float(tile_of(point, d)) for d in f.cc}
+    return footprint(uses(f)[buffer], tile, False).rows > 1
 
 
 def _past(f: Facts, machine: Machine, buffer: str, point: Point) -> int:

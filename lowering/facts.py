@@ -492,8 +492,8 @@ def shares_rows(f: Facts, d: str) -> bool:
 
 def row_counts(f: Facts, d: str) -> tuple[int, ...]:
     """Elements of a register tile worth trying in a dimension of rows."""
-    size = f.sizes[d]
-    return tuple(n for n in range(2, 13) if n <= size and (n in (2, 3, 4, 6, 8, 12) or size % n == 0))
+    usual, size = (2, 3, 4, 6, 8, 12, 16) if f.pw else (2, 3, 4, 6, 8, 12), f.sizes[d]
+    return tuple(n for n in range(2, usual[-1] + 1) if n <= size and (n in usual or size % n == 0))
 
 
 @once

@@ -23,7 +23,8 @@ buffer is larger than the last of them (the caches stand for no region of their 
 ``fetched`` refines S5: outputs of which cells are fetched while a tile computes; what they hold joins its
 results at the end, instead of being what the tile starts from.  1: the tile's own cells, which suffices where
 it takes longer than memory does; 2, 3: those of the tile that the innermost loop over tiles comes to next, or
-the loop around it; 4, 5: the same, row by row between the steps, as a core keeps track of few fetches.
+the loop around it; 4, 5: the same, row by row between the steps, as a core keeps track of few fetches;
+6: so, in the order of memory, cells that several tiles write as a whole (``lowering.pieces``); else as 5.
 ``ahead`` does so for maps (function without operator, S3 and S5): rows of operands and
 results that a tile is the first to touch are fetched so many bytes before.  For reductions in vectors along
 rows, each element of which is read once, it fetches the first lines of pages; see ``lowering.ahead``.

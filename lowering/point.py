@@ -22,7 +22,8 @@ in; everything else is a choice.
     table         1: points are summed by value, and cells look theirs up (``lowering.keyed``)
     fetch_<b>     1: what cells of an output hold is fetched while a tile computes, and joins at the end;
                   2, 3: for the next tile of the innermost loop over tiles, or of the loop around it;
-                  4, 5: as 2 and 3, row by row between the steps of a tile where one loop has them
+                  4, 5: as 2 and 3, row by row between the steps of a tile where one loop has them;
+                  6: a share of what the third loop over tiles comes to, in its order (``lowering.pieces``)
     ahead         bytes ahead at which rows that a map's tile is the first to touch are fetched, or the first
                   lines of pages of what is reduced along its rows; 0: not at all
     aligned       1: tiles of a map's row begin where a line of its output does, from the second one on

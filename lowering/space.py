@@ -36,6 +36,7 @@ from lowering.joined import joined_rows
 from lowering.keyed import keyed
 from lowering.machine import Machine
 from lowering.parameters import input_buffers
+from lowering.pieces import may_have_pieces
 from lowering.point import Value
 from mdh_core.ir import MdhProgram
 
@@ -125,7 +126,8 @@ def _space(f: Facts, machine: Machine) -> Space:
             parameters.append((f"pack_{b}", ("no", "block", "row", "panel")))
     past = ((b, (0, 1, 2) if joined_rows(f.program, b) else (0, 1)) for b in written_past(f, machine))
     parameters += [(f"past_{b}", values) for b, values in past]
-    parameters += [(f"fetch_{b}", (0, 1, 2, 3, 4, 5)) for b in fetchable(f)]
+    kinds = range(6), range(7)
+    parameters += [(f"fetch_{b}", tuple(kinds[may_have_pieces(f, b)])) for b in fetchable(f)]
     if follows_rows(f, machine):
         parameters.append(("ahead", (0, 512, 1024, 2048)))
         idle.append(("ahead", "vector != '-' or ahead == 0"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from mdh_core.interpreter import integers, run
 from mdh_core.ir import MdhProgram
 from tests.catalogue import EVERYTHING, PLUS, binary, load, number, operator, program, x
 from tests.emitted import FLAGS, Case, check, with_extents
+from tests.lifting import lifted
 from tests.strategies import buffers_for, copy_of
 
 FETCHED = "__builtin_prefetch(&C["
@@ -111,6 +113,83 @@ def test_cells_of_a_later_tile_row_by_row() -> None:
         assert rows[6].strip() == "for (; k < k_part; k++) {"
     # where steps are written out, or in two loops, all at once
     assert _text(ADDED, POINT | {"fetch_C": 5, "unroll_k": 2}) == _text(ADDED, POINT | {"fetch_C": 3, "unroll_k": 2})
+
+
+# what is fetched is counted by lines
+COUNTED = """#include <stdio.h>
+#include <stdlib.h>
+static char *first;
+static unsigned char *fetched;
+static long beyond;
+#define __builtin_prefetch(p, ...) count((char *)(p))
+static void count(char *place)
+{{
+  long line = (place - first) / 64;
+  if (line < {lines}) fetched[line]++;
+  else beyond++;
+}}
+#define MDH_VECTOR_BYTES 64
+{kernel}
+int main(void)
+{{
+  float *C = aligned_alloc(64, {lines} * 64), *A = calloc({operands}, 4);
+  first = (char *)C, fetched = calloc({lines}, 1);
+  for (long k = 0; k < {lines} * 16; k++) C[k] = 0;
+  if (!{call}) return 1;
+  long seldom = 0, often = 0;
+  for (long k = {piece}; k < {lines}; k++) seldom += fetched[k] == 0, often += fetched[k] > 1;
+  printf("%ld %ld %ld", seldom, often, beyond);
+}}
+"""
+
+
+def _batch(p: int, i: int, j: int) -> tuple[MdhProgram, dict[str, int]]:
+    """``C[p, i, j]``: matrices whose rows both operands are read for, of so many elements."""
+    text = """void f(int np, int ni, int nj, int nk, float C[np][ni][nj], float A[np][ni][nk], float B[nk][nj]) {
+#pragma mdh
+    for (int p = 0; p < np; p++) for (int i = 0; i < ni; i++) for (int j = 0; j < nj; j++)
+        for (int k = 0; k < nk; k++) C[p][i][j] += A[p][i][k] * B[k][j]; }"""
+    (found,) = lifted(text).program
+    assert isinstance(found, MdhProgram)
+    return found, found.sizes({"np": p, "ni": i, "nj": j, "nk": 16})
+
+
+def _in_order(rows: int, order: int) -> Point:
+    return {
+        "threads": "", "vector": "j", "lanes": 16, "rows_i": rows, "block_p": 64, "block_i": 64, "block_j": 64,
+        "block_k": 16, "unroll_k": 1, "order": order, "pack_A": "no", "pack_B": "no", "fetch_C": 6,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize(("i", "rows"), [(12, 4), (16, 2), (13, 4), (5, 1), (3, 3)])
+def test_pieces_are_fetched_in_the_order_of_memory(order: int, i: int, rows: int, tmp_path: Path) -> None:
+    """All lines of every piece but the first, each once where tiles divide it; then what follows the last."""
+    p, sizes = _batch(5, i, 48)
+    (c,) = configuration_at((p,), GENERIC, (sizes,), _in_order(rows, order))
+    kernel = emit_openmp(KernelRequest("k", "f", (p,), (c,), GENERIC)).text
+    lines, piece = 5 * i * 3, i * 3
+    call = f"k(5, {i}, 48, 16, A, A, C)"
+    text = COUNTED.format(kernel=kernel, lines=lines, piece=piece, operands=5 * i * 16 + 16 * 48, call=call)
+    (tmp_path / "k.c").write_text(text)
+    command = ["gcc", "-O1", "-fopenmp", "-o", str(tmp_path / "k"), str(tmp_path / "k.c")]
+    subprocess.run(command, check=True, capture_output=True)
+    seldom, often, beyond = map(int, subprocess.check_output([str(tmp_path / "k")], text=True).split())
+    assert seldom == 0
+    assert i % rows or (often == 0 and beyond == piece), (often, beyond)
+
+
+def test_what_tiles_do_not_write_as_a_whole_is_fetched_as_a_later_tile() -> None:
+    """The two innermost loops must be those of the last dimensions, and one be around them."""
+    p, sizes = _batch(5, 16, 48)
+    texts = []
+    for order, kind in ((2, 5), (2, 6), (3, 5), (3, 6), (0, 5), (0, 6)):  # 2: i, p, j; 3: i, j, p
+        (c,) = configuration_at((p,), GENERIC, (sizes,), _in_order(4, order) | {"fetch_C": kind})
+        texts.append(emit_openmp(KernelRequest("k", "f", (p,), (c,), GENERIC)).text)
+    assert texts[0] == texts[1] and texts[2] == texts[3] and texts[4] != texts[5]
+    assert _text(ADDED, POINT | {"fetch_C": 6}) == _text(ADDED, POINT | {"fetch_C": 5})
+    (six,) = (values for name, values in tuning_space((p,), GENERIC, (sizes,)).parameters if name == "fetch_C")
+    assert six == (0, 1, 2, 3, 4, 5, 6)
 
 
 def test_results_that_start_from_a_constant_wait_for_nothing() -> None:

@@ -101,3 +101,27 @@ def test_only_dimensions_of_the_border_have_small_blocks() -> None:
             assert (int(point[f"block_{d}"]) >= share // 2) == (d == "j"), (machine.name, point)
             blocks[d].add(int(point[f"block_{d}"]))
     assert blocks["j"], blocks
+
+
+def contraction(own: str, other: str) -> MdhProgram:
+    """Cells of six dimensions, 24 steps for each: more than the last cache holds."""
+    extents = {"a": 24, "b": 16, "c": 16, "d": 24, "e": 16, "f": 16, "g": 24}
+    c, x, y = ("".join(f"[{extents[d]}]" for d in dims) for dims in ("abcdef", own, other))
+    loops = "".join(f"for (int {d} = 0; {d} < {n}; {d}++) " for d, n in extents.items())
+    cells, a, b = ("".join(f"[{d}]" for d in dims) for dims in ("abcdef", own, other))
+    text = f"void k(float C{c}, float A{x}, float B{y}) {{\n#pragma mdh\n{loops}C{cells} += A{a} * B{b}; }}"
+    (p,) = lifted(text).program
+    assert isinstance(p, MdhProgram)
+    return p
+
+
+def test_results_that_come_from_memory_lie_in_long_runs() -> None:
+    """A tile of neighbouring rows where an operand is shared by all; else what comes is fetched in order."""
+    along = chosen(contraction("gfab", "degc"))
+    assert (along["vector"], along["rows_e"], along["rows_d"], along["fetch_C"]) == ("f", 16, 1, 5), along
+    apart = chosen(contraction("gdab", "efgc"))
+    assert (apart["vector"], apart["fetch_C"]) == ("f", 6), apart
+    assert int(apart["rows_e"]) > 1 < int(apart["rows_d"]), apart
+    far = replace(WIDE, l2=256 << 10)  # where two pieces do not fit beside what is copied
+    p = contraction("gdab", "efgc")
+    assert default_point((p,), far, (p.sizes({}),))["fetch_C"] == 5
