@@ -268,7 +268,7 @@ def _with_singles(f: Facts, seed: _Seed) -> list[tuple[tuple[str, str], ...]]:
     if seed.vector == "-" or not f.pw or has_records(f):
         return found
     single = {a.buffer: a.index for a, s in strides(f, seed.vector) if s == 0 and packable(f, a.buffer)}
-    for choice in ("panel", "row", "block"):
+    for choice in ("panel", "block", "row"):
         copied = dict(seed.packed)
         for b, index in sorted(single.items()):
             several = len({n for x in index for n in x.names} & set(f.cc)) > 1
