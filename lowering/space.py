@@ -126,8 +126,7 @@ def _space(f: Facts, machine: Machine) -> Space:
             parameters.append((f"pack_{b}", ("no", "block", "row", "panel")))
     past = ((b, (0, 1, 2) if joined_rows(f.program, b) else (0, 1)) for b in written_past(f, machine))
     parameters += [(f"past_{b}", values) for b, values in past]
-    kinds = range(6), range(7)
-    parameters += [(f"fetch_{b}", tuple(kinds[may_have_pieces(f, b)])) for b in fetchable(f)]
+    parameters += [(f"fetch_{b}", tuple(range(7 if may_have_pieces(f, b) else 6))) for b in fetchable(f)]
     if follows_rows(f, machine):
         parameters.append(("ahead", (0, 512, 1024, 2048)))
         idle.append(("ahead", "vector != '-' or ahead == 0"))

@@ -179,6 +179,30 @@ def test_pieces_are_fetched_in_the_order_of_memory(order: int, i: int, rows: int
     assert i % rows or (often == 0 and beyond == piece), (often, beyond)
 
 
+BATCH = program(
+    "batch", "p:P i:I j:J k:K", "cc cc cc pw", dict.fromkeys("ABC", FLOAT), "A[p, i, k] B[k, j]", "C[p, i, j]",
+    (binary("*", x(0), x(1)),), combine=PLUS, initial=(load("C[p, i, j]", FLOAT),),
+)  # fmt: skip
+
+
+def test_pieces_at_all_sizes(tmp_path: Path) -> None:
+    """Tiles that are whole, moved back and clipped, in blocks that are shorter than the sizes, too."""
+    cases, rng = [], random.Random(21)
+    for p, i, j, k in ((0, 3, 4, 5), (1, 1, 1, 1), (2, 9, 33, 16), (3, 4, 16, 17), (5, 13, 47, 8), (4, 8, 32, 0)):
+        params: dict[str, Value] = {"P": p, "I": i, "J": j, "K": k}
+        buffers = buffers_for(BATCH, params, rng)
+        sized, extra = with_extents(BATCH, buffers, symbolic=True)
+        expected = copy_of(buffers)
+        run(BATCH, params, expected)
+        values = {**params, **extra}
+        for threads, block in (("", 64), ("p", 8), ("p,i", 4)):
+            point = _in_order(4, 0) | {"threads": threads, "block_i": block, "block_p": 2}
+            (c,) = configuration_at((sized,), GENERIC, (sized.sizes(integers(values)),), point)
+            cases.append((Case(sized, c, values, buffers), expected))
+    check(cases, tmp_path, flags=WIDE)
+    check(cases, tmp_path, flags=SANITIZERS)
+
+
 def test_what_tiles_do_not_write_as_a_whole_is_fetched_as_a_later_tile() -> None:
     """The two innermost loops must be those of the last dimensions, and one be around them."""
     p, sizes = _batch(5, 16, 48)
