@@ -15,7 +15,6 @@ the epilogue reads them (``cells = cells + alpha*acc``) they are fetched in the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -310,10 +309,9 @@ class Accumulators:
 
     def _later_cells(self, number: int, stores: tuple[Store, ...]) -> Iterator[Fetch]:
         """Those of a kind of fetching; writes where they are."""
-        ordinary = []
+        ordinary, tile = [], {loop.dim: loop.count or 1 for loop, _ in self.cell_axes}
         for s in stores:
-            cells = math.prod(loop.count or 1 for loop, _ in self.cell_axes)
-            own = share(self.n, s, cells) if number == _IN_ORDER and self.full else None
+            own = share(self.n, s, tile) if number == _IN_ORDER and self.full else None
             if own is None:
                 ordinary.append(s)
                 continue

@@ -17,6 +17,8 @@ itself, one share behind the other:
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from emit.kernel_text import atom
@@ -65,17 +67,17 @@ def later_tile(nest: NestText, number: int) -> dict[str, str]:
     return {d: name, around.dim: other_name}
 
 
-def share(nest: NestText, store: Store, cells: int) -> tuple[dict[str, str], str] | None:
+def share(nest: NestText, store: Store, tile: Mapping[str, int]) -> tuple[dict[str, str], str] | None:
     """A tile's share of the piece of an output that the loop around its two innermost loops comes to next.
 
-    cells   of a tile
+    tile   elements of a tile in each dimension of the output
 
     Indices where the piece begins, and the text of how many of its cells are before the share.  None where
     tiles of the two loops do not write a piece whose cells are neighbours, or are cut at run time.
     """
     loops = loops_over_tiles(nest)
     tiles = [x for x in loops if x.layer == loops[0].layer]
-    piece = piece_of(store.index, [x.dim for x in tiles])
+    piece = piece_of(store.index, [x.dim for x in tiles], {d for d, n in tile.items() if n > 1})
     if not piece or nest.next_part.keys() & {*tiles[:2]}:
         return None
     inner, middle, around = tiles[:3]
@@ -92,7 +94,7 @@ def share(nest: NestText, store: Store, cells: int) -> tuple[dict[str, str], str
         row = end if start == "0" else f"{end} - {start}"
         count = atom(_quotient(f"{row} + {inner.size - 1}" if inner.size > 1 else row, inner.size))
     at[around.dim] = nest.next_part.get(around, f"{at[around.dim]} + {around.size}")
-    return at, f"({texts[1]}*{count} + {texts[0]})*{cells}"
+    return at, f"({texts[1]}*{count} + {texts[0]})*{math.prod(tile.values())}"
 
 
 def _quotient(text: str, size: int) -> str:

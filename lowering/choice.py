@@ -346,9 +346,9 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
     fetched = 0 if steps < _WHILE or set(shared) & set(f.pw) else 1 if operations >= _OWN else 5
     past = past_caches(f, point)  # whose cells need not be near
     point |= {f"fetch_{b}": 0 if b in past else fetched for b in fetchable(f)}
-    if fetched == 5:
-        in_order = (b for b in fetchable(f) if b not in past and _has_pieces(f, machine, b, point))
-        point |= {f"fetch_{b}": 6 for b in in_order}
+    for b in fetchable(f):
+        if point[f"fetch_{b}"] == 5 and _has_pieces(f, machine, b, point):
+            point[f"fetch_{b}"] = 6
     return _fitting(f, point) if packed else point
 
 
@@ -358,11 +358,13 @@ def _has_pieces(f: Facts, machine: Machine, buffer: str, point: Point) -> bool:
     Two pieces, what is there and what comes, then are near.
     """
     index, *others = (s.index for s in f.program.out.stores if s.buffer == buffer)
-    piece = () if others else piece_of(index, tiled(f, point))
-    size = f.program.buffer(buffer).type.size * math.prod(f.sizes[d] for d in piece)
-    if not piece or size > _PIECE * machine.l2 or any(int(point[f"block_{d}"]) < f.sizes[d] for d in piece):
+    tiles, tile = tiled(f, point), {d: float(tile_of(point, d)) for d in f.cc}
+    piece = () if others else piece_of(index, tiles, {d for d, n in tile.items() if n > 1})
+    if not piece or any(int(point[f"block_{d}"]) < f.sizes[d] for d in piece):
         return False
-    tile = {d: float(tile_of(point, d)) for d in f.cc}
+    at_once = math.prod(f.sizes[d] for d in piece) * tile[tiles[2]]
+    if f.program.buffer(buffer).type.size * at_once > _PIECE * machine.l2:
+        return False
     return footprint(uses(f)[buffer], tile, False).rows > 1
 
 

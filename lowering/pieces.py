@@ -9,25 +9,29 @@ fetched in the order of memory then: a tile fetches its share of the next piece 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from lowering.facts import Facts
 from lowering.point import Point, tile_of, tile_order
 from mdh_core.expr import Affine
 
 
-def piece_of(index: Sequence[Affine], tiles: Sequence[str]) -> tuple[str, ...]:
+def piece_of(index: Sequence[Affine], tiles: Sequence[str], several: Set[str]) -> tuple[str, ...]:
     """The dimensions of a piece of the output with this index, the last one's cells being neighbours.
 
-    ``tiles``: dimensions of the loops over more than one tile, the innermost first.  The piece is what the
-    third loop goes through piece by piece.  Empty where tiles of the first two write no such piece.
+    tiles    dimensions of the loops over more than one tile, the innermost first
+    several  dimensions of which a tile has more than one element
+
+    The piece is what the third loop goes through, one or several at a time.  Empty where tiles of the first
+    two write no such piece, or write to others besides.
     """
     places = [x.terms[0][0] if x.terms[0][1] == 1 == len(x.terms) else "" for x in index if x.terms]
     if len(tiles) < 3 or tiles[2] not in places:
         return ()
     piece = places[places.index(tiles[2]) + 1 :]
     beside = {"", *tiles[2:]}
-    return () if beside & set(piece) or not set(tiles[:2]) <= set(piece) else tuple(piece)
+    whole = set(tiles[:2]) <= set(piece) and several <= {*piece, tiles[2]}
+    return tuple(piece) if whole and not beside & set(piece) else ()
 
 
 def tiled(f: Facts, point: Point) -> list[str]:

@@ -203,6 +203,25 @@ def test_pieces_at_all_sizes(tmp_path: Path) -> None:
     check(cases, tmp_path, flags=SANITIZERS)
 
 
+def test_a_tile_with_rows_of_other_pieces_fetches_no_share() -> None:
+    """Of the loop around the pieces it may have several: these follow each other; of those further out not."""
+    text = """void f(int n, float C[n][n][n][n], float A[n][n][n], float B[n][n]) {
+#pragma mdh
+    for (int q = 0; q < n; q++) for (int p = 0; p < n; p++) for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++) for (int k = 0; k < n; k++) C[q][p][i][j] += A[q][i][k] * B[k][j]; }"""
+    (found,) = lifted(text).program
+    assert isinstance(found, MdhProgram)
+    sizes = found.sizes({"n": 32})
+    for rows, shared in (("i", True), ("p", True), ("q", False)):
+        own = {"rows_q": 1, "rows_p": 1, "rows_i": 1, f"rows_{rows}": 4, "block_q": 32, "block_i": 32, "block_p": 32}
+        kernels = []
+        for kind in (5, 6):
+            point = _in_order(1, 0) | own | {"fetch_C": kind, "block_j": 32}
+            (c,) = configuration_at((found,), GENERIC, (sizes,), point)
+            kernels.append(emit_openmp(KernelRequest("k", "f", (found,), (c,), GENERIC)).text)
+        assert ("C_share" in kernels[1]) == shared and (kernels[0] == kernels[1]) != shared, rows
+
+
 def test_what_tiles_do_not_write_as_a_whole_is_fetched_as_a_later_tile() -> None:
     """The two innermost loops must be those of the last dimensions, and one be around them."""
     p, sizes = _batch(5, 16, 48)
