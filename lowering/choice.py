@@ -2,6 +2,8 @@
 
 ``default_point`` is the cheapest legal one, by the cost model (``lowering.cost``), of a few kinds of points:
 register tiles first, then what is copied, orders of the loops over tiles, and last threads and blocks.
+``alternatives`` are the cheapest that share work, tile registers or copy in another way: a search that
+changes one parameter at a time would pass through slow points on its way to them.
 """
 
 from __future__ import annotations
@@ -65,6 +67,8 @@ _OWN = 1000.0  # vector operations of a tile that is long enough to fetch its ow
 _PIECE = 1 / 16  # of the second cache, at most, where pieces of an output are fetched in order
 _VISITS = 4, 8  # rows that a thread goes through at a time; measured on a transposed matrix-vector product
 _PARTS = 16  # of a core's share, so that threads end at about the same time
+_MOST_OTHERS = 8  # alternatives to the default
+_DEARER = 1.5  # times the default's cost, of alternatives
 _ROWS, _TALL = 512, 4096  # of a block; of one for which another input is copied
 _WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
 
@@ -91,10 +95,40 @@ def _first_choice(
     return tuple(next((x for x in _ranked(f, machine) if _is_legal(f, machine, x)), {}).items())
 
 
+@functools.lru_cache(maxsize=64)
+def alternatives(
+    program: MdhProgram, machine: Machine, sizes: tuple[tuple[str, int], ...]
+) -> tuple[tuple[tuple[str, int | str], ...], ...]:
+    """Of other ways to share work, to tile registers and to copy the cheapest each, the cheapest first.
+
+    At most ``_MOST_OTHERS``, as items of points; none that takes ``_DEARER`` times as long by the model.
+    """
+    f, default = facts(program, dict(sizes)), dict(_first_choice(program, machine, sizes))
+    found: list[Point] = []
+    seen: set[tuple[object, ...]] = set()
+    limit = _DEARER * cost(f, machine, default) if default else 0.0
+    for x in (default, *_ranked(f, machine)) if default else ():
+        new = _ways(x) - seen
+        if len(found) > _MOST_OTHERS or cost(f, machine, x) > limit:
+            break
+        if new and _is_legal(f, machine, x):
+            seen |= new
+            found.append(x)
+    return tuple(tuple(x.items()) for x in found[1:])
+
+
+def _ways(point: Point) -> set[tuple[object, ...]]:
+    """How a point shares work, tiles registers, and copies."""
+    tile = (n for n in point if n in ("vector", "lanes") or n.startswith("rows_"))
+    packs = (n for n in point if n.startswith("pack_"))
+    return {tuple((n, point[n]) for n in names) for names in (("threads",), tile, packs)}
+
+
 def _is_legal(f: Facts, machine: Machine, point: Point) -> bool:
     return why_not_legal(configuration_of(f, machine, point), f.program, machine.model) is None
 
 
+@once
 def _ranked(f: Facts, machine: Machine) -> list[Point]:
     """Points worth comparing, the cheapest first: register tiles, then orders, then threads and blocks."""
     form = one_hot(f.program)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lowering.ahead import PAGE
-from lowering.choice import default_point
+from lowering.choice import alternatives, default_point
 from lowering.facts import (
     FEWEST_SHARED,
     Facts,
@@ -158,10 +158,11 @@ def tuning_space(
         one = _space(facts(program, n), machine)
         suffix = "" if k == 0 else f"_at{k}"
         names = sorted((name for name, _ in one.parameters), key=len, reverse=True)
-        chosen = default_point((program,), machine, (n,))
-        for name, values in one.parameters:  # the default is a point of the space
-            extra = (chosen[name],) if name in chosen and chosen[name] not in values else ()
-            parameters.append((name + suffix, (*values, *extra)))
+        chosen = [default_point((program,), machine, (n,))]
+        chosen += map(dict, alternatives(program, machine, tuple(n.items())))
+        for name, values in one.parameters:  # what the model chooses is in the space
+            extra = (x[name] for x in chosen if name in x)
+            parameters.append((name + suffix, tuple(dict.fromkeys((*values, *extra)))))
         rules += [_suffixed(r, names, suffix) for r in one.rules]
         idle += [(name + suffix, _suffixed(r, names, suffix)) for name, r in one.idle]
     return Space(tuple(parameters), tuple(rules), tuple(idle))

@@ -17,6 +17,7 @@ from lowering.space import Space
 from mdh_core.source import SourceFile
 from mdh_lift import iterations, kernels, recorded
 from mdh_lift import subject as subjects
+from mdh_lift.alternatives import alternatives_in
 from mdh_lift.classes import WITHIN, SeveralPlan
 from mdh_lift.gpu_plans import GpuPlan
 from mdh_lift.specials import specials_of
@@ -120,6 +121,7 @@ def tuned(
             final,
             estimate=plan.estimate if isinstance(plan, kernels.Plan) and not named else None,
             start=() if budget.nothing or isinstance(plan, SeveralPlan) else (*plan.starts, *start),
+            alternatives=() if budget.nothing or named else alternatives_in(space, plan),
             quick_cases=quick,
             thorough=thorough,
             settings=settings,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import math
 import random
 import time
@@ -141,6 +142,7 @@ def search(
     *,
     order_hint: Estimate | None = None,
     start: Sequence[Point] = (),
+    alternatives: Sequence[Point] = (),
     budget: Budget = _USUAL,
     strategy: str = DEFAULT_STRATEGY,
     seed: int = 1,
@@ -149,6 +151,7 @@ def search(
 ) -> SearchResult:
     """Evaluate ``start`` and the model's favourites, then let the strategy go on from the best of them.
 
+    ``alternatives``: good points far from each other, up to half of the favourites; without a model none.
     ``race`` times the best ``finalists`` and the first of all once more; a share of the seconds is its own.
     Raises ``Refusal`` (MDH605) where Kernel Tuner is not installed, ``ValueError`` for an unknown strategy.
     """
@@ -162,7 +165,8 @@ def search(
     with contextlib.suppress(_Finished):
         ledger.evaluate(start)  # before the model takes its time, which may be longer than the budget
         ledger.check()
-        first = best_estimated(space, order_hint, _favourites(budget), seed, near=start) if order_hint else []
+        if order_hint is not None:
+            first = _first(space, order_hint, start, alternatives, _favourites(budget), seed)
         ledger.check()
         ledger.evaluate([p for p in first if p not in start])
         ledger.check()
@@ -179,6 +183,21 @@ def first_choice(
     ledger.evaluate(best_estimated(space, order_hint, count, seed))
     ledger.stopped = "no search"
     return _result(ledger, MODEL, seed, count)
+
+
+def _first(
+    space: Space,
+    estimate: Estimate,
+    start: Sequence[Point],
+    alternatives: Sequence[Point],
+    count: int,
+    seed: int,
+) -> list[Point]:
+    """``count`` points: in turn one of the best by the model, and one of those far from it, up to half."""
+    near = best_estimated(space, estimate, count, seed, near=[*start, *alternatives])
+    far = [p for p in alternatives if p not in near and p not in start][: count // 2]
+    turns = itertools.zip_longest(near[: count - len(far)], far)
+    return [p for pair in turns for p in pair if p is not None]
 
 
 def _favourites(budget: Budget) -> int:

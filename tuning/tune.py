@@ -413,6 +413,7 @@ def tune(
     *,
     estimate: Estimate | None = None,
     start: Sequence[Point] = (),
+    alternatives: Sequence[Point] = (),
     quick_cases: Sequence[Case] | None = None,
     thorough: Thorough | None = None,
     settings: Settings = Settings(),
@@ -422,9 +423,10 @@ def tune(
 ) -> TuneResult:
     """Search ``space`` for the fastest candidate at ``sizes`` that passes ``final_cases``.
 
-    ``thorough``: what is compared beyond that before a candidate wins.  ``start``: points to try first.
-    ``make_candidate`` may raise ``Refusal`` or ``ValueError`` where there is no code for a point.  With
-    budget 0, or without Kernel Tuner (MDH605 among the diagnostics), the cost model's choice is taken.
+    ``thorough``: what is compared beyond that before a candidate wins.  ``start``: points to try first;
+    ``alternatives``: as in ``search``.  ``make_candidate`` may raise ``Refusal`` or ``ValueError`` where
+    there is no code for a point.  With budget 0, or without Kernel Tuner (MDH605 among the diagnostics), the
+    cost model's choice is taken.
     """
     ran = reference(bench, subject, sizes, settings)
     if ran.kind == ORIGINAL_FAILED and "SIGFPE" in ran.reason and settings.style != "positive":
@@ -439,7 +441,7 @@ def tune(
     )
     if store is not None and context is not None:
         tuner.search = store.begin(context, settings.shown_strategy, str(settings.budget))
-    found, diagnostics = _search(tuner, space, estimate, start)
+    found, diagnostics = _search(tuner, space, estimate, start, alternatives)
     winner, found = tuner.choose(found, final_cases)
     if winner is None:
         reasons = _counts(found.reasons) or "none was tried within the budget"
@@ -485,7 +487,11 @@ def _quick_cases(sizes: Mapping[str, int | float], threads: int, settings: Setti
 
 
 def _search(
-    tuner: _Tuner, space: Space, estimate: Estimate | None, start: Sequence[Point]
+    tuner: _Tuner,
+    space: Space,
+    estimate: Estimate | None,
+    start: Sequence[Point],
+    alternatives: Sequence[Point],
 ) -> tuple[SearchResult, tuple[Diagnostic, ...]]:
     s = tuner.settings
     if s.budget.nothing:
@@ -496,6 +502,7 @@ def _search(
             tuner.evaluate_batch,
             order_hint=estimate,
             start=start,
+            alternatives=alternatives,
             budget=s.budget,
             strategy=s.strategy,
             seed=s.seed,
