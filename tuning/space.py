@@ -117,7 +117,8 @@ def best_estimated(
     """
     if estimate is None:
         return sample_points(space, seed, max(count, 1))[:count]
-    points = [*near, *sample_points(space, seed, estimates // 2)]
+    sampled = sample_points(space, seed, estimates // 2)
+    points = list({space.key(p): p for p in (*near, *sampled)}.values())
     heap = [(_finite(estimate(p)), k, p) for k, p in enumerate(points)]
     heapq.heapify(heap)
     seen = {space.key(p): e for e, _, p in heap}
