@@ -78,7 +78,7 @@ def _forget_steps(tile: Tile, k: int) -> None:
     for buffer in dict.fromkeys(a.buffer for a in accesses if _slides(tile, a, step, tile.inner[k:-1])):
         place = context.place(buffer)
         name = context.names.new(f"{buffer}_now")
-        tile.out.add(f"__typeof__(&{place.name}[0]) {name} = {place.name};")
+        tile.out.add(f"__typeof__({place.name}[0]) *{name} = {place.name};")
         tile.out.add(no_values_before(name))
         context.places[buffer] = replace(place, name=name)
 

@@ -33,8 +33,7 @@ from lowering.traffic import USED, WAY, Moved, aliased, bytes_of, footprint, mov
 from mdh_core.ir import MdhProgram, read_buffers
 
 _NEAR_RUN, _FAR_RUN = 1e-9, 1e-8  # seconds per run of neighbours that comes into a first or second cache
-_MEMORY_RUN = 2e-7  # the same for a run that comes from memory: hardware that fetches ahead begins again;
-# measured on an array that two threads update in turns of 24 and of 192 KiB, each run read and written
+_MEMORY_RUN = 1e-7  # the same for a run that comes from memory: a page to open, and to look up
 _BESIDE = 0.25  # of the other times is not hidden behind the longest
 _STREAMED = 0.8  # of the time that copies take from the last cache is hidden by itself; measured on products
 _PIECE = 4e-9  # seconds per run of neighbours that a tile's results are in memory
@@ -52,6 +51,8 @@ _LONGER = 0.05  # of memory's time for each line of more that a tile reads of a 
 _WALKED = 0.02  # the same where a thread's tiles follow each other along whole rows
 _ACROSS = 1e-10  # seconds for a vector across two lines; measured on stencils with vectors of a line
 _SEAM = 3e-8  # seconds per line that two threads write, each a part; measured on stencils with 16 cores
+_TURN = 3e-7  # seconds where the parts of two threads meet in results that come from memory: hardware fetches
+# on into the other's; measured on an array that two threads update in turns of 8 and of 24 KiB
 _FEW_STEPS = 600  # points of reduced dimensions up to which constants for the sizes pay
 
 
@@ -150,6 +151,8 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
         if f.cc:
             copied += _rows_walked(f, point, packs) * _ROW
     copied += _seams(f, machine, point) * _SEAM
+    if footprint_of(f) > machine.last:
+        copied += _turns(f, machine, point) * _TURN
     if works and may_be_aligned(f):
         copied += _across_lines(f, machine, point) * _ACROSS
     added = near.runs * _NEAR_RUN + (strided + copied) / balance + region
@@ -184,6 +187,25 @@ def _seams(f: Facts, machine: Machine, point: Point) -> int:
             parts, elements = blocks_of(f, point, d, machine.cores)
             if any(n % LINE for n in (elements * size, s.index[-1].const * size, *pitches[-2:-1])):
                 total += (parts - 1) * math.prod(f.sizes[x] for x in f.cc if x != d)
+    return total
+
+
+def _turns(f: Facts, machine: Machine, point: Point) -> int:
+    """How often another thread's results follow in memory: in every row, plane and so on around a dimension
+    that threads share, as each has a part that lies together.
+    """
+    total = 0
+    for s in f.program.out.stores:
+        axes = enumerate(s.index)  # the outermost of the array first
+        places = {d: (axis, -abs(n)) for axis, index in axes for d, n in index.terms}
+        cores = machine.cores
+        for d in str(point.get("threads", "")).split(","):
+            if d not in f.cc or d not in places:
+                continue
+            parts = min(cores, blocks_of(f, point, d, machine.cores)[0])
+            around = (f.sizes[x] for x in f.cc if x in places and places[x] < places[d])
+            total += (parts - 1) * math.prod(around)
+            cores //= parts
     return total
 
 
