@@ -151,7 +151,7 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
         if f.cc:
             copied += _rows_walked(f, point, packs) * _ROW
     copied += _seams(f, machine, point) * _SEAM
-    if footprint_of(f) > machine.last:
+    if stored_bytes(f) > machine.last:
         copied += _turns(f, machine, point) * _TURN
     if works and may_be_aligned(f):
         copied += _across_lines(f, machine, point) * _ACROSS

@@ -66,6 +66,9 @@ def _point(p: MdhProgram, sizes: dict[str, int], **rest: int | str) -> Point:
     return point | {f"unroll_{d}": 1 for d in facts(p, sizes).pw} | rest
 
 
+# along the window, of an input whose copy is too large for the stack: rows read what others read before
+WINDOWS_OF_A_COPY: Point = {"vector": "s", "lanes": 8, "rows_p": 2, "rows_q": 3, "pack_I": "block"}
+WINDOWS_OF_A_COPY |= {"block_r": 8, "block_s": 32, "block_p": 512, "block_q": 513}
 HEAD = "float C[480][480], float A[480][480], float B[480][480]"
 PRODUCT = of(HEAD, tuple((d, 480) for d in "ijk"), "C[i][j] += A[i][k] * B[k][j];")
 TRANSPOSED = of(HEAD, tuple((d, 480) for d in "ijk"), "C[i][j] += A[i][k] * B[j][k];")
@@ -120,6 +123,7 @@ def test_loads_of_a_step(
         ("ccsdt_abcdef_gfac_degb", {"vector": "f", "lanes": 16, "rows_e": 4}),
         ("mcc", {"vector": "k", "lanes": 16, "rows_q": 4}),
         ("mcc_strided", {"vector": "k", "lanes": 16, "rows_q": 2, "rows_p": 2}),
+        ("conv2d", WINDOWS_OF_A_COPY),
     ],
 )
 @pytest.mark.parametrize("bytes_", [16, 0])
