@@ -51,7 +51,7 @@ from lowering.keyed import CELLS, keyed
 from lowering.machine import Machine
 from lowering.parameters import input_buffers, output_buffers, why_not_legal
 from lowering.pieces import piece_of, tiled
-from lowering.point import Point, configuration_of, is_divided, round_up, tile_of, tile_order
+from lowering.point import Point, configuration_of, is_divided, round_up, suffix_of, tile_of, tile_order
 from lowering.traffic import footprint, uses
 from mdh_core.expr import straight_line
 from mdh_core.ir import MdhProgram
@@ -82,8 +82,7 @@ def default_point(
     """The cost model's first choice: the cheapest of a few hand-picked kinds of points."""
     out: Point = {}
     for k, (p, n) in enumerate(zip(programs, sizes, strict=True)):
-        suffix = "" if k == 0 else f"_at{k}"
-        out |= {name + suffix: value for name, value in _first_choice(p, machine, tuple(n.items()))}
+        out |= {name + suffix_of(k): value for name, value in _first_choice(p, machine, tuple(n.items()))}
     return out
 
 

@@ -56,10 +56,15 @@ Point = dict[str, Value]
 BLOCKS, VISITS, TILES, POINTS, ROWS, LANES = range(6)
 
 
+def suffix_of(k: int) -> str:
+    """What the names of the k-th program's parameters end in."""
+    return f"_at{k}" if k else ""
+
+
 def own_values(point: Point, k: int) -> Point:
     """The parameters of the k-th program, without suffix."""
-    suffix = f"_at{k}"
-    if k:
+    suffix = suffix_of(k)
+    if suffix:
         return {n[: -len(suffix)]: v for n, v in point.items() if n.endswith(suffix)}
     return {n: v for n, v in point.items() if not _has_suffix(n)}
 

@@ -37,7 +37,7 @@ from lowering.keyed import keyed
 from lowering.machine import Machine
 from lowering.parameters import input_buffers
 from lowering.pieces import may_have_pieces
-from lowering.point import Value
+from lowering.point import Value, suffix_of
 from mdh_core.ir import MdhProgram
 
 
@@ -156,7 +156,7 @@ def tuning_space(
     idle: list[tuple[str, str]] = []
     for k, (program, n) in enumerate(zip(programs, sizes, strict=True)):
         one = _space(facts(program, n), machine)
-        suffix = "" if k == 0 else f"_at{k}"
+        suffix = suffix_of(k)
         names = sorted((name for name, _ in one.parameters), key=len, reverse=True)
         chosen = [default_point((program,), machine, (n,))]
         chosen += map(dict, alternatives(program, machine, tuple(n.items())))

@@ -10,7 +10,7 @@ other blocks as well, and with half of that changed a kernel is slow; so of each
 from __future__ import annotations
 
 from lowering.choice import alternatives
-from lowering.point import Point
+from lowering.point import Point, suffix_of
 from lowering.space import Space
 from mdh_lift.classes import SeveralPlan
 from mdh_lift.gpu_plans import GpuPlan
@@ -24,9 +24,8 @@ def alternatives_in(space: Space, plan: Plan | GpuPlan | SeveralPlan) -> list[Po
         return []
     default, found = plan.default, list[Point]()
     for k, (program, sizes) in enumerate(zip(plan.programs, plan.sizes, strict=True)):
-        suffix = f"_at{k}" if k else ""
         for items in alternatives(program, plan.machine, tuple(sizes.items())):
-            point = {**default, **{name + suffix: value for name, value in items}}
+            point = {**default, **{name + suffix_of(k): value for name, value in items}}
             if is_among(space, point):
                 found.append(point)
     return sorted(found, key=plan.estimate)

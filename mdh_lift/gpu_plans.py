@@ -30,7 +30,7 @@ from lowering.gpu_point import gpu_configuration, gpu_default, gpu_space
 from lowering.instructions import TABLE
 from lowering.machine import CUDA, OPENCL, SystemModel, this_machine
 from lowering.parameters import Configuration, to_json, why_not_legal
-from lowering.point import Point, own_values
+from lowering.point import Point, own_values, suffix_of
 from lowering.space import Space
 from mdh_core.diagnostics import refuse
 from mdh_lift import iterations, kernels
@@ -70,7 +70,7 @@ class GpuPlan:
         """The choice without a search."""
         point: Point = {}
         for k, (program, sizes) in enumerate(zip(self.lifted.programs, self.sizes, strict=True)):
-            point |= {n + _suffix(k): v for n, v in gpu_default(program, self.device, sizes).items()}
+            point |= {n + suffix_of(k): v for n, v in gpu_default(program, self.device, sizes).items()}
         return point
 
     @property
@@ -92,13 +92,13 @@ class GpuPlan:
         for k, (program, sizes) in enumerate(zip(self.lifted.programs, self.sizes, strict=True)):
             if k not in chosen:
                 own = gpu_default(program, self.device, sizes)
-                parameters += [(n + _suffix(k), (v,)) for n, v in own.items()]
+                parameters += [(n + suffix_of(k), (v,)) for n, v in own.items()]
                 continue
             space = gpu_space(program, self.device, sizes)
-            parameters += [(n + _suffix(k), values) for n, values in space.parameters]
+            parameters += [(n + suffix_of(k), values) for n, values in space.parameters]
             names = set(space.names)
-            rules += [_renamed(r, names, _suffix(k)) for r in space.rules]
-            idle += [(n + _suffix(k), _renamed(r, names, _suffix(k))) for n, r in space.idle]
+            rules += [_renamed(r, names, suffix_of(k)) for r in space.rules]
+            idle += [(n + suffix_of(k), _renamed(r, names, suffix_of(k))) for n, r in space.idle]
         listed = {n for n, _ in parameters}
         parameters += [(n, (v,)) for n, v in default.items() if n not in listed]
         return Space(tuple(parameters), tuple(rules), tuple(idle))
@@ -204,10 +204,6 @@ def external_name(source: str, function: str, label: str, directory: str) -> str
 def plainest(values: tuple[int | str, ...]) -> int | str:
     """What a point means that lacks a parameter: not copied, not padded, one thread, one row."""
     return next((v for v in (0, 1) if v in values), values[-1])
-
-
-def _suffix(k: int) -> str:
-    return f"_at{k}" if k else ""
 
 
 def _renamed(restriction: str, names: set[str], suffix: str) -> str:

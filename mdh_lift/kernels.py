@@ -25,7 +25,7 @@ from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_rows, usual
 from lowering.machine import Machine
 from lowering.outer_loop import Run, bytes_saved, in_one_loop, runs_of, usual_width
 from lowering.parameters import Configuration, to_json
-from lowering.point import Point, configuration_at, is_divided, own_values, round_up, tile_of
+from lowering.point import Point, configuration_at, is_divided, own_values, round_up, suffix_of, tile_of
 from lowering.right_looking import right_looking
 from lowering.rows_apart import rows_apart
 from lowering.skewed import skewed
@@ -118,7 +118,7 @@ class Plan:
         own: Point = {n: v for n, v in point.items() if n.startswith(_OF_NEST)}
         for new, old in enumerate(numbers):
             mine = own_values(point, old).items()
-            own |= {n + _suffix(new): v for n, v in mine if not n.startswith(_OF_NEST)}
+            own |= {n + suffix_of(new): v for n, v in mine if not n.startswith(_OF_NEST)}
         return plan, own
 
     def _form(self, point: Point) -> tuple[Plan, list[int]]:
@@ -148,7 +148,7 @@ class Plan:
             if "threads" in own and self._loops_around(k) and math.prod(extents.values()) < _THREADS_PAY:
                 own["threads"] = ""
             self._make_finer(k, own)
-            point |= {name + _suffix(k): value for name, value in own.items()}
+            point |= {name + suffix_of(k): value for name, value in own.items()}
         point |= {f"{_FUSE}{k}": int(self._pays(k, point)) for k in range(len(self.fusions))}
         if self.stated and self.known:
             point[KNOWN] = int(self._gains_by_constants(point))
@@ -181,7 +181,7 @@ class Plan:
                 usual = own_values(point, n)
                 part = self._of_part(usual, n, d, width)
                 part |= {x: v for x, v in near.items() if x in usual}
-                found |= {x + _suffix(numbers[n]): v for x, v in part.items()}
+                found |= {x + suffix_of(numbers[n]): v for x, v in part.items()}
         return found
 
     def _of_part(self, usual: Point, n: int, cut: str, width: int) -> Point:
@@ -252,7 +252,7 @@ class Plan:
         """
         inside = {id(leaf) for leaf, _ in leaves((loop,))}
         own = [k for k, p in enumerate(self.programs) if id(p) in inside]
-        if len(own) < len(inside) or not all(point.get(f"threads{_suffix(k)}") for k in own):
+        if len(own) < len(inside) or not all(point.get(f"threads{suffix_of(k)}") for k in own):
             return False
         costs, runs = self._costs(point), iterations.runs(self.lifted.program, self.params)
         return sum(costs[k] for k in own) < _SHORT * sum(runs[k] for k in own)
@@ -268,7 +268,7 @@ class Plan:
         for p, cut in zip(loop.body, tiles.skew.dims, strict=True):
             if isinstance(p, MdhProgram) and cut is not None:
                 n, d = number[id(p)], p.hom.dims[cut].name
-                name, own = f"rows_{d}{_suffix(n)}", own_values(point, n)
+                name, own = f"rows_{d}{suffix_of(n)}", own_values(point, n)
                 sizes = self.sizes[next(k for k, x in enumerate(self.programs) if x is p)]
                 if name in point:
                     found[name] = usual_rows(facts(p, {**sizes, d: tiles.width}), self.machine, tiles, d, own)
@@ -474,18 +474,13 @@ def _near(name: str, usual: int) -> tuple[int, ...]:
     return tuple(sorted(some | (set() if name.startswith("steps_") and usual else {0})))
 
 
-def _suffix(k: int) -> str:
-    """What the names of the k-th program's parameters end in (see ``lowering.space``)."""
-    return f"_at{k}" if k else ""
-
-
 def _number(name: str) -> int:
     head, _, tail = name.rpartition("_at")
     return int(tail) if head and tail.isdigit() else 0
 
 
 def _bare(name: str) -> str:
-    return name.removesuffix(_suffix(_number(name)))
+    return name.removesuffix(suffix_of(_number(name)))
 
 
 def expression(program: MdhProgram, arrow: str = "\u21a6", after: str = "\u2218") -> str:

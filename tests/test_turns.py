@@ -11,7 +11,9 @@ from lowering.cost import _turns, cost
 from lowering.facts import facts
 from lowering.machine import GENERIC
 from mdh_core.ir import MdhProgram
+from tests.catalogue import EVERYTHING
 from tests.lifting import lifted
+from tests.test_products import WIDE
 
 FOUR = replace(GENERIC, cores=4, l3=8 << 20)
 FOR = "for (int {0} = 0; {0} < {1}; {0}++) "
@@ -61,6 +63,13 @@ def test_cores_that_are_left() -> None:
         "rows_a": 1,
     }
     assert _turns(f, FOUR, point) == 1 + 2 * 1
+
+
+def test_parts_lie_together_where_nothing_else_counts() -> None:
+    """A contraction whose dimensions are all alike to caches: without that, those inside were shared."""
+    p = EVERYTHING["ccsdt_abcdef_gfac_degb"]
+    sizes = p.sizes({x.name: 16 if x.name[1:] in "bcef" else 24 for x in p.params})
+    assert default_point((p,), WIDE, (sizes,))["threads"] == "a"
 
 
 def test_only_where_results_are_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
