@@ -88,6 +88,7 @@ def emit_openmp(request: KernelRequest) -> Kernel:
             notes=[in_comment(line) for line in (*request.notes, *assumed)],
             keeps=has("MDH_KEEP") or any("MDH_KEEP" in x for x in lanes),
             macros=[*lanes, *(x for n in SIZES if has(f"MDH_LAST_{n}") for x in shift_macros(n))],
+            registers=any(_uses(f.text, x) for f in functions for x in ("MDH_HELD(", "MDH_REGISTERS")),
             holds=has("MDH_HELD"),
             stores=has("MDH_STORE"),
             pages=has("MDH_PAGE"),

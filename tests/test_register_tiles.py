@@ -105,10 +105,10 @@ def test_tiles_stay_in_registers(name: str, tmp_path: Path) -> None:
         assert not [row for row in loop if re.match(r"vmul|vbroadcast.*%xmm", row)]  # copies hold products
 
 
-def test_windows_keep_nothing_from_steps_before(tmp_path: Path) -> None:
-    """Two vectors side by side, under a window that slides over both: what one loads the other loads later."""
+def _window(shape: Point, tmp_path: Path) -> list[str]:
+    """The loop over steps of a convolution of 5 x 5, all of whose windows are written out."""
     p, sizes = _sized("conv2d"), {"p": 4096, "q": 4096, "r": 5, "s": 5}
-    point = _default(p, sizes) | {"lanes": 32, "rows_p": 4, "rows_q": 1, "unroll_r": 5, "unroll_s": 5}
+    point = _default(p, sizes) | {"unroll_r": 5, "unroll_s": 5} | shape
     (c,) = configuration_at((p,), SERVER, (sizes,), point)
     text = emit_openmp(KernelRequest("k", "conv2d", (p,), (c,), SERVER)).text
     (tmp_path / "k.c").write_text(text.replace("static int k(", "int k("))
@@ -116,8 +116,27 @@ def test_windows_keep_nothing_from_steps_before(tmp_path: Path) -> None:
         ["gcc", *AVX512, "-w", "-S", str(tmp_path / "k.c"), "-o", str(tmp_path / "k.s")], check=True
     )
     loops = innermost_loops((tmp_path / "k.s").read_text())
-    (window,) = [x for x in loops if sum("vfmadd" in row for row in x) >= 2 * 4 * 25]
+    (window,) = [x for x in loops if sum("vfmadd" in row for row in x) >= 8 * 25]
+    return window
+
+
+def test_windows_keep_nothing_from_steps_before(tmp_path: Path) -> None:
+    """Two vectors side by side, under a window that slides over both: what one loads the other loads later."""
+    window = _window({"lanes": 32, "rows_p": 4, "rows_q": 1}, tmp_path)
     assert len(spills(window)) < 2 * 4 * 25 // 10
+
+
+def test_columns_of_a_window_are_loaded_one_after_the_other(tmp_path: Path) -> None:
+    """Twelve rows, each with five columns: the weights of four are in registers beside eight accumulators."""
+    window = _window({"lanes": 16, "rows_p": 8, "rows_q": 1}, tmp_path)
+    assert [row for row in spills(window) if not row.endswith(")")] == []  # none comes back from the stack
+    loads = [re.match(r"vmovu\w+\s+(-?\d*)\((.*)\), %zmm", row) for row in window]
+    places = [(m[2], m[1]) for m in loads if m]
+    assert len(places) == 12 * 5
+    third = [k for k, (base, at) in enumerate(places) if at == "4"]
+    assert len(third) == 12
+    for k in third:
+        assert (places[k][0], "8") in places[k + 1 : k + 3]
 
 
 def test_spills_are_seen() -> None:
