@@ -96,6 +96,11 @@ def _is_atom(text: str) -> bool:
     return text.replace("_", "a").replace(".", "a").isalnum()
 
 
+def rounded(t: str, product: str) -> str:
+    """A product, of scalars or vectors of type ``t``, that is not contracted with what it is added to."""
+    return f"MDH_ROUNDED({t}, {product})"
+
+
 class Printer:
     """C text of scalar expressions and statements."""
 
@@ -105,11 +110,16 @@ class Printer:
         rename: Callable[[str], str] = lambda n: n,
         functions: tuple[Function, ...] = (),
         index: Callable[[Binary], str | None] = lambda e: None,
+        rounds: bool = False,
     ) -> None:
-        """``index``: the text of a sum over indices, as ``affine_text`` writes it; None for anything else."""
+        """``index``: the text of a sum over indices, as ``affine_text`` writes it; None for anything else.
+
+        ``rounds``: no compiler may contract a product and a sum (``mdh_core.rounding``).
+        """
         self.leaf = leaf
         self.rename = rename
         self.index = index
+        self.rounds = rounds
         self.functions = {f.name: f for f in functions}
 
     def text(self, e: Expr, parent: int = 0) -> str:
@@ -159,6 +169,8 @@ class Printer:
         text = f"{a} {e.op} {b}"
         if e.type.is_integer and e.type.bits < 32 and e.op not in COMPARISONS | LOGICAL:
             return f"({c_type(e.type)})({text})", UNARY  # C computes in int: wrap as the node does
+        if self.rounds and e.op == "*" and e.type.is_float:
+            return rounded(c_type(e.type), text), ATOM
         return text, p
 
     @staticmethod

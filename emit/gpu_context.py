@@ -56,6 +56,9 @@ class GpuContext(Context):
     registers: dict[str, str] = field(default_factory=dict)
     narrow: bool = False
 
+    def __post_init__(self) -> None:
+        self.rounds = False  # compilers for a GPU have an option for it: see ``GpuPart.rounds``
+
     @property
     def index_type(self) -> str:
         return "int" if self.narrow else "long"

@@ -53,6 +53,7 @@ class GpuPart:
     head       lines before the device is asked: sizes, assumptions, the parts of arrays, overlaps
     body       lines with the launches
     exact      a reduction or a scan has `fp(exact)`
+    rounds     products and sums must not be contracted: see ``mdh_core.rounding``
     rounded    divisions and roots must be rounded as on the host
     """
 
@@ -69,6 +70,7 @@ class GpuPart:
     memory: tuple[DeviceArray, ...]
     body: tuple[str, ...]
     exact: bool = False
+    rounds: bool = False
     rounded: bool = False
     span: Span = NO_SPAN
 
@@ -146,7 +148,7 @@ def gpu_file(
     records = common(parts, [dict(p.records) for p in parts])
     functions = common(parts, [dict(p.functions) for p in parts])
     lines = [row for p in parts for row in p.head]
-    exact = any(p.exact for p in parts)
+    exact = any(p.exact or p.rounds for p in parts)
     file = f"{name}{target.suffix}"
     text = template(f"{target.name}{target.suffix}.j2").render(
         name=name,

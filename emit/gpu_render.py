@@ -50,6 +50,7 @@ from lowering.machine import SystemModel
 from mdh_core.diagnostics import refuse
 from mdh_core.expr import FLOAT, Binary, Call, Expr, Function, RecordType, Type, Var, stmt_exprs, walk
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Sequential, Size, Step
+from mdh_core.rounding import rounds_products
 from mdh_core.source import NO_SPAN, Span
 
 _OF_BUFFERS = ("device", "first", "last", "start", "end", "memory")  # variables of the host function
@@ -135,6 +136,7 @@ def gpu_part(request: KernelRequest, target: Target, model: SystemModel, device:
         memory=tuple(memory),
         body=tuple(kernels.host.rows),
         exact=any(p.fp == "exact" for p in programs),
+        rounds=any(rounds_products(p) for p in programs),
         rounded=any(_divides(leaf) for leaf, _ in placed),
         span=placed[0][0].span,
     )

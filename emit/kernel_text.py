@@ -30,6 +30,7 @@ from mdh_core.expr import (
     walk,
 )
 from mdh_core.ir import MdhProgram
+from mdh_core.rounding import rounds_products
 
 _WRAPPED = re.compile(r"([^=]* [-+*/&|^]?= )\((.*)\);")
 
@@ -188,6 +189,10 @@ class Context:
     enough: list[str] = field(default_factory=list)  # when there is something to share, for each loop that is
     # dimension -> of the tile that is being written: which strip is its own, and the strip's first index
     tiles: dict[str, tuple[str, str]] = field(default_factory=dict)
+    rounds: bool = field(init=False)  # whether products of the scalar function are not contracted
+
+    def __post_init__(self) -> None:
+        self.rounds = rounds_products(self.program)
 
     # ------------------------------------------------------------------ places
 
@@ -309,7 +314,8 @@ class Context:
     # ------------------------------------------------------------------ scalar code
 
     def printer(self) -> Printer:
-        return Printer(self._leaf, functions=self.program.functions, index=self._sum)
+        functions = self.program.functions
+        return Printer(self._leaf, functions=functions, index=self._sum, rounds=self.rounds)
 
     def _sum(self, e: Binary) -> str | None:
         """The text of an affine value over indices and parameters, all of them ``long`` here."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from emit.c_text import c_type
+from emit.c_text import c_type, rounded
 from emit.kernel_text import Context, atom
 from emit.math_text import lanes_call
 from lowering.facts import IN_VECTORS
@@ -256,7 +256,10 @@ class VectorPrinter:
                 self.vectors.type(t)
                 if op in ("<<", ">>") and b.type != t:  # C converts neither operand to the other's type
                     b = Cast(b, t)
-                return f"({self.operand(a)} {op} {self.operand(b)})"
+                text = f"{self.operand(a)} {op} {self.operand(b)}"
+                if self.context.rounds and op == "*" and t.is_float:
+                    return rounded(self.vectors.type(t), text)
+                return f"({text})"
             case Cast(a=a, type=t):
                 assert isinstance(a.type, ScalarType)
                 if is_truth(a):

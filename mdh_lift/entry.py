@@ -29,6 +29,7 @@ from mdh_core.expr import (
     stmt_exprs,
 )
 from mdh_core.ir import HostLoop, MdhProgram, Step
+from mdh_core.rounding import rounds_products
 from mdh_lift.kernels import Plan
 from tuning.ceilings import known_machine
 
@@ -57,6 +58,7 @@ class Program:
     exact: bool  # no reduction is computed in another order
     target: str = OPENMP
     device: str = ""
+    rounds: bool = False  # products and sums must not be contracted
 
 
 def prepared(nest: LoopNest, apart: bool = False) -> LoopNest:
@@ -94,7 +96,8 @@ def beside(
     """The C file that calls a nest's function for a GPU; ``extents``: what that is told, too."""
     slots = (*_slots(found.nest), *extents)
     lines = [*_records(found.nest), header.rstrip(), "", *_entry(entry, call, slots)]
-    return Program("\n".join(lines) + "\n", slots, _exact(found))
+    rounds = any(map(rounds_products, found.programs))
+    return Program("\n".join(lines) + "\n", slots, _exact(found), rounds=rounds)
 
 
 def _slots(nest: LoopNest) -> tuple[Slot, ...]:

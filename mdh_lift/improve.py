@@ -29,6 +29,7 @@ from lowering.point import Point
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.ir import MdhProgram
 from mdh_core.laws import check_laws
+from mdh_core.rounding import rounds_products
 from mdh_core.source import NO_SPAN, SourceFile, Span
 from mdh_lift import beside, certified, kernels, macros, recorded, verified
 from mdh_lift import subject as subjects
@@ -348,7 +349,7 @@ def prepare(
         formed, default = plan.formed(plan.default)
         _test_legality(nest, formed.programs, formed.configurations(default), machine.model)
     else:
-        exact = nest.lifted.nest.directive.fp == "exact"
+        exact = nest.lifted.nest.directive.fp == "exact" or any(map(rounds_products, nest.lifted.programs))
         if options.runs_nothing:
             name, own = _lock_name(report, nest, options), _hash(report, nest.lifted)
             by = verified.gpu_of(

@@ -820,6 +820,50 @@ def test_tune_without_survivor_and_without_search(bench: Workbench) -> None:
     assert result.search.strategy == "model"
 
 
+THIRDS = subject_of(
+    """#ifdef __OPTIMIZE__
+#define MORE 1
+#else
+#define MORE 2
+#endif
+void thirds(int n, int *restrict y, const float *restrict x)
+{
+    int i;
+    for (i = 0; i < n; i++)
+        y[i] = (int)(x[i] / 3.0f) + MORE;
+}
+""",
+    "    for (",
+    "}",
+    (
+        ScalarArg("n", "int", INT32),
+        ArrayArg("y", "int", INT32),
+        ArrayArg("x", "const float", FLOAT, written=False),
+        IteratorArg("i", "int", INT32),
+    ),
+    lambda s: {"x": s["n"], "y": s["n"]},
+)
+
+
+@pytest.mark.parametrize("sizes", [(0, 7), (5000,)], ids=["small", "one size"])
+def test_a_search_takes_both_results_of_the_original(bench: Workbench, sizes: tuple[int, ...]) -> None:
+    """As the user compiles it and without optimisation; what is asked once counts for all that gives the same."""
+
+    def at(point: space.Point) -> Candidate:
+        body = f"for (int k = 0; k < n; k++) y[k] = (int)(x[k] / 3.0f) + {point['MORE']};\nreturn {point['ONE']};"
+        head = "static int kernel(int n, int *y, const float *x)\n{\n"
+        return Candidate(head + body + "\n}\n", "kernel(n, y, x)", "i = n > 0 ? n : 0;")
+
+    both = space.Space((("MORE", ("1", "2", "3")), ("ONE", ("1", "2 - 1"))))
+    cases = verify.cases_for(THIRDS, [{"n": n} for n in sizes])
+    settings = tune.Settings(Budget(evaluations=6), strategy="random", final_seconds=0.1, sample_seconds=0.01)
+    more = verify.Thorough([{"n": n} for n in sizes])
+    result = tune.tune(bench, THIRDS, at, both, {"n": 5000}, cases, settings=settings, thorough=more)
+    found = {(e.point["MORE"], e.outcome.kind) for e in result.evaluations}
+    assert found == {("1", "ok"), ("2", "ok"), ("3", "wrong_result")}
+    assert len(result.evaluations) == 6
+
+
 @pytest.mark.parametrize("evaluations", [0, 1])
 def test_what_is_compared_with_nothing_yields_the_cores(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, evaluations: int

@@ -50,6 +50,7 @@ from tuning.verify import EXACT_DATA, Case, Thorough, VerifySummary, verify, ver
 MakeCandidate = Callable[[Point], Candidate]
 Tell = Callable[[Evaluation], None]
 _CHECKED_AGAINST_ORIGINAL = 2.0  # seconds: a slower original is not run once per candidate
+_UNOPTIMISED = 20.0  # times as long as the original may take without optimisation
 _NOT_STORED = (HARNESS_FAILED, UNKNOWN)
 
 
@@ -151,6 +152,10 @@ class _Tuner:
     by_text: dict[str, Evaluation] = field(default_factory=dict)
     search: int | None = None  # of the store
     begun: float = field(default_factory=time.monotonic)
+    right: set[str] = field(default_factory=set)  # digests of results at that size
+
+    def __post_init__(self) -> None:
+        self.right.add(self.original.digest)
 
     def evaluate_batch(self, points: Sequence[Point], cut_off: float) -> list[Evaluation]:
         """Generate all, look all up, compile what is new in parallel, then compare and time one by one."""
@@ -255,13 +260,15 @@ class _Tuner:
         ended = self._time(program, cut_off)
         if not ended.ok:
             return ended, ()
-        if ended.data["first"]["candidate"]["digest"] != self.original.digest:
+        digest = ended.data["first"]["candidate"]["digest"]
+        if digest not in self.right:
             if not self.original.inexact:
                 return self._locate(program), ()
             if at_size or self.original.seconds <= _CHECKED_AGAINST_ORIGINAL:
                 checked = self._check(program, [self._case_at_size()])
                 if not checked.ok:
                     return checked, ()
+                self.right.add(digest)
         return Outcome(OK), tuple(t[1] for t in ended.data["times"])
 
     def _is_quick_case_at_size(self) -> bool:
@@ -270,10 +277,23 @@ class _Tuner:
         return all(c.sizes == self.sizes and c.data == data for c in self.quick)
 
     def _check(self, program: str, cases: Sequence[Case]) -> Outcome:
-        """Whether the cases compare equal; declining is no fault at a small size."""
+        """Whether the cases compare equal; declining is no fault at a small size.
+
+        Where the original rounds, its result without optimisation is right as well: it is asked for what
+        differs from the usual one only.
+        """
         allowed = self._start_seconds + 2 * self.original.process_seconds + 12 * self.original.seconds
         seconds = min(self.bench.limits.run_seconds, allowed)
-        return verify(self.bench, self.subject, program, cases, seconds=seconds).outcome
+        found = verify(self.bench, self.subject, program, cases, seconds=seconds).outcome
+        if found.kind != WRONG_RESULT or not self.original.inexact:
+            return found
+        built = self.bench.build_plain(self.subject)
+        if not built.ok:
+            return found
+        seconds = min(self.bench.limits.run_seconds, allowed + _UNOPTIMISED * self.original.seconds)
+        plain = built.data["library"]
+        again = verify(self.bench, self.subject, program, cases, seconds=seconds, plain=plain).outcome
+        return again if again.ok else found
 
     @property
     def _start_seconds(self) -> float:

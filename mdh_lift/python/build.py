@@ -87,7 +87,7 @@ def _tools(program: Program, fp: str) -> _Tools:
     if program.target == OPENMP:
         contract = "fast" if fp == "fast" and not program.exact else "off"
         return _Tools(cc, (*_FLAGS, f"-ffp-contract={contract}"))
-    found = accelerator(program.target, (cc,), fp == "exact", cache_directory())
+    found = accelerator(program.target, (cc,), fp == "exact" or program.rounds, cache_directory())
     return _Tools(cc, ("-std=gnu11", "-O2", *_LIBRARY), (*found.link, "-lm"), found)
 
 
