@@ -56,6 +56,7 @@ from tuning.accelerator import accelerator, with_limits
 from tuning.budget import Budget, parse_budget
 from tuning.harness import Subject
 from tuning.measure import Measurement, Ratio
+from tuning.processes import TIMED_OUT
 from tuning.records import IN_LOCK, SearchRecord
 from tuning.replay import ReplayError, replayed
 from tuning.results import TuneResult, Winner
@@ -572,7 +573,12 @@ def _problem(outcome: Outcome) -> Diagnostic:
     if outcome.kind == COMPILE_FAILED:
         return Diagnostic("MDH802", "the unmodified file does not compile", notes=(outcome.reason,),
                           help="give the compile command after `--`")  # fmt: skip
-    return Diagnostic("MDH804", f"the nest cannot be run by itself: {outcome.reason}")
+    long = outcome.data.get("how") == TIMED_OUT
+    return Diagnostic(
+        "MDH804",
+        f"the nest cannot be run by itself: {outcome.reason}",
+        help="name smaller sizes to tune for (`sizes(...)`), or give a longer --budget" if long else "",
+    )
 
 
 def verdict_on(work: Work, winner: Winner, stage: str) -> list[Finding]:

@@ -864,6 +864,42 @@ def test_a_search_takes_both_results_of_the_original(bench: Workbench, sizes: tu
     assert len(result.evaluations) == 6
 
 
+SLOW = subject_of(
+    """void slow(int n, int *restrict y, const int *restrict x)
+{
+    int i;
+    for (i = 0; i < n; i++) {
+        double d = 1;
+        for (long k = 0; n == 1000 && i == 0 && k < 500000000; k++)
+            d = 1 + 1/d;
+        y[i] = x[i] + (d > 3);
+    }
+}
+""",
+    "    for (",
+    "\n}",
+    (
+        ScalarArg("n", "int", INT32),
+        ArrayArg("y", "int", INT32),
+        ArrayArg("x", "const int", INT32, written=False),
+        IteratorArg("i", "int", INT32),
+    ),
+    lambda s: {"x": s["n"], "y": s["n"]},
+)
+
+
+def test_an_original_may_take_longer_than_a_candidate(cache: Path) -> None:
+    """It runs once where that takes long: how fast it is shows, and what it gives."""
+    limits = Limits(compile_seconds=20, run_seconds=0.5, memory_bytes=4 << 30)
+    bench = Workbench(Toolchain(flags=("-O1",)), limits, threads=2, jobs=2, cache_dir=cache)
+    settings = tune.Settings(Budget(evaluations=0))
+    found = tune.reference(bench, SLOW, {"n": 1000}, settings)
+    assert found.ok, found
+    original = found.data["reference"]
+    assert len(original.times) == 1 and original.times[0] == original.seconds > 1
+    assert len(tune.reference(bench, SLOW, {"n": 999}, settings).data["reference"].times) > 1
+
+
 @pytest.mark.parametrize("evaluations", [0, 1])
 def test_what_is_compared_with_nothing_yields_the_cores(
     bench: Workbench, monkeypatch: pytest.MonkeyPatch, evaluations: int

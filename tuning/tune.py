@@ -50,6 +50,8 @@ from tuning.verify import EXACT_DATA, Case, Thorough, VerifySummary, verify, ver
 MakeCandidate = Callable[[Point], Candidate]
 Tell = Callable[[Evaluation], None]
 _CHECKED_AGAINST_ORIGINAL = 2.0  # seconds: a slower original is not run once per candidate
+_LONG = 1.0  # seconds: of a longer original, one run tells how fast it is
+_PATIENCE = 120.0  # seconds that an original may take, or as long as the search
 _UNOPTIMISED = 20.0  # times as long as the original may take without optimisation
 _NOT_STORED = (HARNESS_FAILED, UNKNOWN)
 
@@ -116,8 +118,10 @@ def reference(
         which=1,
         seconds=0.01,
         min_rounds=1,
+        hard=_LONG,
         data=data,
         seed=settings.seed,
+        wall=max(bench.limits.run_seconds, settings.budget.seconds or 0, _PATIENCE),
     )
     first = ended.data.get("first", {}).get("original")
     if not ended.ok or first is None:
@@ -283,17 +287,22 @@ class _Tuner:
         differs from the usual one only.
         """
         allowed = self._start_seconds + 2 * self.original.process_seconds + 12 * self.original.seconds
-        seconds = min(self.bench.limits.run_seconds, allowed)
+        seconds = min(self._longest, allowed)
         found = verify(self.bench, self.subject, program, cases, seconds=seconds).outcome
         if found.kind != WRONG_RESULT or not self.original.inexact:
             return found
         built = self.bench.build_plain(self.subject)
         if not built.ok:
             return found
-        seconds = min(self.bench.limits.run_seconds, allowed + _UNOPTIMISED * self.original.seconds)
+        seconds = min(self._longest, allowed) + _UNOPTIMISED * self.original.seconds
         plain = built.data["library"]
         again = verify(self.bench, self.subject, program, cases, seconds=seconds, plain=plain).outcome
         return again if again.ok else found
+
+    @property
+    def _longest(self) -> float:
+        """Seconds that a candidate may run, whatever else allows more: not much longer than the original."""
+        return max(self.bench.limits.run_seconds, 2 * self.original.seconds)
 
     @property
     def _start_seconds(self) -> float:
@@ -315,7 +324,7 @@ class _Tuner:
 
     def _time(self, program: str, cut_off: float) -> Outcome:
         alone = self.settings.budget.nothing  # nothing to compare it with: one run, for its digest
-        wall = self.bench.limits.run_seconds
+        wall = self._longest
         if not alone:  # a cut would save nothing; on a busy machine it loses the only candidate
             slowest = cut_off if math.isfinite(cut_off) else 20 * self.original.seconds
             wall = min(wall, self._start_seconds + 2 * self.original.process_seconds + 10 * slowest)
