@@ -14,6 +14,7 @@ import json
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from benchmarks.aligned import aligned
@@ -112,10 +113,10 @@ def main(words: Sequence[str] | None = None) -> int:
     for case in _selected(parser, given.cases, given.group):
         chosen = case.small() if given.small else case
         for threads in map(int, given.threads.split(",")):
-            limits = measure_limits(max(chosen.traffic, 1 << 16), threads=threads)
-            _tell(case, threads, limits)
+            measure = partial(measure_limits, max(chosen.traffic, 1 << 16), threads=threads)
+            _tell(case, threads, measure())
             try:
-                rows.append(run_case(chosen, threads, settings, limits))
+                rows.append(run_case(chosen, threads, settings, measure))
             except Missing as missing:
                 print(f"{case.name}: {missing}", file=sys.stderr)
                 continue

@@ -7,8 +7,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from benchmarks import compiled
@@ -121,14 +121,20 @@ def bound(
     return (compute, "FMA peak") if compute > memory else (memory, max(parts, key=parts.__getitem__))
 
 
-def run_case(case: Case, threads: int, settings: Settings, limits: Limits) -> Row:
-    """Build, start, compare and time all peers; raises ``Missing`` where the case has no original."""
+def run_case(case: Case, threads: int, settings: Settings, measure: Callable[[], Limits]) -> Row:
+    """Build, start, compare and time all peers; raises ``Missing`` where the case has no original.
+
+    ``measure``: the limits at this moment.  They are asked for in every round, as what memory gives on a
+    shared machine changes within minutes, and a search may lie between the first peer's start and its times.
+    """
     prepared = compiled.prepare(case).with_threads(threads)
+    taken: list[Limits] = []
     with tempfile.TemporaryDirectory(prefix="mdh-lift-bench-") as scratch:
         started: dict[str, Peer] = {}
         try:
             why, point = _start(prepared, threads, settings, Path(scratch), started)
             for _ in range(settings.rounds):
+                taken.append(measure())
                 for name, peer in started.items():
                     peer.round()
                     if peer.problem:
@@ -139,8 +145,18 @@ def run_case(case: Case, threads: int, settings: Settings, limits: Limits) -> Ro
     timed = {name: peer for name, peer in started.items() if name not in why and peer.seconds}
     seconds = {name: median(timed[name].seconds) for name in PEERS if name in timed}
     samples = {name: timed[name].seconds for name in seconds}
+    limits = middle(taken or [measure()])
     least, share_of = bound(case, limits, prepared.is_double, *prepared.stored)
     return Row(case, threads, seconds, why, limits, least, share_of, point, samples)
+
+
+def middle(taken: Sequence[Limits]) -> Limits:
+    """The medians of several measurements, each figure by itself.
+
+    >>> middle([Limits(1.0, 7.0, 1.0, 1.0), Limits(3.0, 5.0, 1.0, 1.0), Limits(2.0, 6.0, 1.0, 1.0)]).copy
+    6.0
+    """
+    return Limits(**{f.name: median([getattr(x, f.name) for x in taken]) for f in fields(Limits)})
 
 
 def _start(

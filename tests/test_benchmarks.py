@@ -38,7 +38,7 @@ PACKAGE = {"numba": "numba", "tvm": "tvm", "halide": "halide", "pytorch": "torch
 
 def small(case: Case, *peers: str) -> Row:
     pythons = {"": PEERS_PYTHON}
-    return run_case(case.small(), 2, Settings(peers, 0, "0", 4, 60.0, pythons), LIMITS)
+    return run_case(case.small(), 2, Settings(peers, 0, "0", 4, 60.0, pythons), lambda: LIMITS)
 
 
 # --------------------------------------------------------------------------- the table of cases
@@ -175,11 +175,21 @@ def test_missing_peer_is_a_dash(tmp_path: Path) -> None:
     wrapper.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
     wrapper.chmod(0o755)
     settings = Settings(("numba", "mkl"), 1, "0", 4, 60.0, {"numba": str(wrapper)})
-    row = run_case(BY_NAME["scan_2^24"].small(), 2, settings, LIMITS)
+    row = run_case(BY_NAME["scan_2^24"].small(), 2, settings, lambda: LIMITS)
     assert row.why["numba"].startswith("missing")
     assert "mkl" in row.why
     line = table([row], ["original", "numba", "mkl"]).splitlines()[1].split()
     assert line[4:6] == ["-", "-"]
+
+
+def test_limits_are_those_of_the_rounds() -> None:
+    """What memory gave before the first round does not count, and one quiet moment is not the limit."""
+    given = iter([1e9, 5e9, 4e9, 3e9])
+    next(given)
+    settings = Settings(("original",), 3, "0", 4, 60.0)
+    row = run_case(BY_NAME["dot_2^24"].small(), 2, settings, lambda: replace(LIMITS, read=next(given)))
+    assert row.limits == replace(LIMITS, read=4e9)
+    assert next(given, None) is None
 
 
 # --------------------------------------------------------------------------- the command
