@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from mdh_core.diagnostics import Refusal
-from mdh_core.expr import DOUBLE, FLOAT, INT32, UINT64, RecordType
+from mdh_core.expr import DOUBLE, FLOAT, INT32, UINT64, RecordType, ScalarType
 from tuning import fingerprint, harness, lock, measure, replay, runner, search, space, store, tune, verify
 from tuning.budget import Budget, parse_budget
 from tuning.harness import ArrayArg, Candidate, DerivedArg, IteratorArg, OuterScalarArg, ScalarArg, Subject
@@ -820,6 +820,12 @@ def test_tune_without_survivor_and_without_search(bench: Workbench) -> None:
     assert result.search.strategy == "model"
 
 
+def of_x(name: str, t: ScalarType) -> tuple[harness.Arg, ...]:
+    """Arguments of a nest over ``i`` that makes integers ``y`` of ``x``."""
+    x = ArrayArg("x", f"const {name}", t, written=False)
+    return ScalarArg("n", "int", INT32), ArrayArg("y", "int", INT32), x, IteratorArg("i", "int", INT32)
+
+
 THIRDS = subject_of(
     """#ifdef __OPTIMIZE__
 #define MORE 1
@@ -835,12 +841,7 @@ void thirds(int n, int *restrict y, const float *restrict x)
 """,
     "    for (",
     "}",
-    (
-        ScalarArg("n", "int", INT32),
-        ArrayArg("y", "int", INT32),
-        ArrayArg("x", "const float", FLOAT, written=False),
-        IteratorArg("i", "int", INT32),
-    ),
+    of_x("float", FLOAT),
     lambda s: {"x": s["n"], "y": s["n"]},
 )
 
@@ -878,12 +879,7 @@ SLOW = subject_of(
 """,
     "    for (",
     "\n}",
-    (
-        ScalarArg("n", "int", INT32),
-        ArrayArg("y", "int", INT32),
-        ArrayArg("x", "const int", INT32, written=False),
-        IteratorArg("i", "int", INT32),
-    ),
+    of_x("int", INT32),
     lambda s: {"x": s["n"], "y": s["n"]},
 )
 

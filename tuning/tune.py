@@ -287,14 +287,14 @@ class _Tuner:
         differs from the usual one only.
         """
         allowed = self._start_seconds + 2 * self.original.process_seconds + 12 * self.original.seconds
-        seconds = min(self._longest, allowed)
+        seconds = min(max(self.bench.limits.run_seconds, 12 * self.original.seconds), allowed)
         found = verify(self.bench, self.subject, program, cases, seconds=seconds).outcome
         if found.kind != WRONG_RESULT or not self.original.inexact:
             return found
         built = self.bench.build_plain(self.subject)
         if not built.ok:
             return found
-        seconds = min(self._longest, allowed) + _UNOPTIMISED * self.original.seconds
+        seconds += _UNOPTIMISED * self.original.seconds
         plain = built.data["library"]
         again = verify(self.bench, self.subject, program, cases, seconds=seconds, plain=plain).outcome
         return again if again.ok else found

@@ -19,6 +19,7 @@ from lowering.device import Device
 from lowering.gpu_point import gpu_space
 from lowering.machine import CUDA
 from lowering.parameters import why_not_legal
+from lowering.point import suffix_of
 from lowering.space import Space
 from mdh_core.diagnostics import Refusal
 from mdh_lift import kernels
@@ -122,7 +123,7 @@ def _spaces(plan: GpuPlan) -> list[tuple[str, Space]]:
     for k, (program, sizes) in enumerate(zip(plan.lifted.programs, plan.sizes, strict=True)):
         space = gpu_space(program, plan.device, sizes)
         if space.parameters:
-            found.append((f"_at{k}" if k else "", space))
+            found.append((suffix_of(k), space))
     return found
 
 
