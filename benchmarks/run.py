@@ -132,7 +132,7 @@ def run_case(case: Case, threads: int, settings: Settings, measure: Callable[[],
     with tempfile.TemporaryDirectory(prefix="mdh-lift-bench-") as scratch:
         started: dict[str, Peer] = {}
         try:
-            why, point = _start(prepared, threads, settings, Path(scratch), started)
+            why, points = _start(prepared, threads, settings, Path(scratch), started)
             for _ in range(settings.rounds):
                 taken.append(measure())
                 for name, peer in started.items():
@@ -143,10 +143,13 @@ def run_case(case: Case, threads: int, settings: Settings, measure: Callable[[],
             for peer in started.values():
                 peer.end()
     timed = {name: peer for name, peer in started.items() if name not in why and peer.seconds}
+    if "default" in timed and points.get("tuned") == points["default"]:
+        timed["tuned"] = timed["default"]  # one program: two processes of it differ by their pages only
     seconds = {name: median(timed[name].seconds) for name in PEERS if name in timed}
     samples = {name: timed[name].seconds for name in seconds}
     limits = middle(taken or [measure()])
     least, share_of = bound(case, limits, prepared.is_double, *prepared.stored)
+    point = points.get("tuned", {})
     return Row(case, threads, seconds, why, limits, least, share_of, point, samples)
 
 
@@ -161,10 +164,13 @@ def middle(taken: Sequence[Limits]) -> Limits:
 
 def _start(
     prepared: compiled.Prepared, threads: int, settings: Settings, scratch: Path, started: dict[str, Peer]
-) -> tuple[dict[str, str], dict[str, object]]:
-    """Start all peers whose first results are right; why the others are not there; the tuned point."""
+) -> tuple[dict[str, str], dict[str, dict[str, object]]]:
+    """Start all peers whose first results are right; why the others are not there; mdh-lift's points.
+
+    Where the search ends with the default, that process is both.
+    """
     case, why = prepared.case, dict[str, str]()
-    point: dict[str, object] = {}
+    points: dict[str, dict[str, object]] = {}
     spec, original = scratch / "spec", scratch / "results" / ALWAYS
     inputs = original / "inputs"
     inputs.mkdir(parents=True)
@@ -179,7 +185,10 @@ def _start(
                 words, chosen = compiled.build(name, prepared, settings.budget, scratch)
                 command = [words[0], str(spec), str(outputs), words[1]] + ["dump"] * (name == ALWAYS)
                 extra = {}
-                point = dict(chosen) if chosen and name == "tuned" else point
+                if name in OWN:
+                    points[name] = dict(chosen or {})
+                if name == "tuned" and "default" in started and points["tuned"] == points["default"]:
+                    continue
         except compiled.Missing as missing:
             why[name] = str(missing)
             if name == ALWAYS:
@@ -196,7 +205,7 @@ def _start(
             del started[name]
         if name != ALWAYS:
             shutil.rmtree(outputs, ignore_errors=True)
-    return why, point
+    return why, points
 
 
 def _python(

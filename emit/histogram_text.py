@@ -4,7 +4,8 @@
     copies    threads share a reduced dimension: each part of it fills private cells, which are combined into
               the array in the order of the parts.  The number of parts belongs to the configuration, so
               the grouping depends neither on the number of threads nor on timing.  Where they are few,
-              neighbouring points of a part use several sets of cells in turn.
+              neighbouring points of a part use several sets of cells in turn, and what they read is
+              fetched ahead.
     in order  one loop nest, where there are too few points for the copies or no memory for them
 """
 
@@ -15,9 +16,10 @@ from contextlib import ExitStack
 from emit.c_text import affine_text, c_type, constant
 from emit.kernel_text import Context, Lines, repeats_right
 from emit.nest_text import NestText
-from lowering.histogram import Test, names_of
+from lowering.histogram import Test, followed, names_of
 from lowering.loops import size_name
 from lowering.lower import HistogramNest, Nest
+from lowering.machine import LINE
 from mdh_core.combine import CombineFunction, neutral
 from mdh_core.expr import INT64, Cast
 from mdh_core.ir import Dim
@@ -103,14 +105,25 @@ class HistogramText:
         self.context.at = before
 
     def _in_turn(self, d: str, v: str, end: str, tests: list[Test], own: str, step: str) -> None:
-        """The innermost loop over as many points at a time as there are sets of private cells."""
-        ways, way, before = self.nest.ways, self.names.new("way"), dict(self.context.at)
+        """The innermost loop over some points at a time, which use the sets of private cells in turn.
+
+        As many as there are sets, or as have a line of the operands that are fetched ahead.
+        """
+        ways, before = self.nest.ways, dict(self.context.at)
+        late = followed(self.program, d) if self.nest.ahead else ()
+        sizes = [self.program.buffer(a.buffer).type.size for a in late]
+        count = max([ways, *(LINE // size for size in sizes)])
         with ExitStack() as stack:
-            stack.enter_context(self.out.block(f"for (; {v} + {ways} <= {end}; {v} += {ways})"))
-            self.out.add(f"#pragma GCC unroll {ways}")
-            stack.enter_context(self.out.block(f"for (long {way} = 0; {way} < {ways}; {way}++)"))
-            self.context.at[d] = f"{v} + {way}"
-            self._point(list(tests), own, stack, f"{way}*{step} + ")
+            stack.enter_context(self.out.block(f"for (; {v} + {count} <= {end}; {v} += {count})"))
+            for a, size in zip(late, sizes, strict=True):
+                for first in range(0, count * size, LINE):
+                    self.context.at[d] = f"{v} + {(self.nest.ahead + first) // size}"
+                    self.out.add(f"__builtin_prefetch(&{self.context.subscript(a.buffer, a.index)});")
+            point = self.names.new("point" if count > ways else "way")
+            self.out.add(f"#pragma GCC unroll {count}")
+            stack.enter_context(self.out.block(f"for (long {point} = 0; {point} < {count}; {point}++)"))
+            self.context.at[d] = f"{v} + {point}"
+            self._point(list(tests), own, stack, f"{point}{f'%{ways}' if count > ways else ''}*{step} + ")
         self.context.at = before
 
     def _test(self, test: Test, stack: ExitStack) -> None:

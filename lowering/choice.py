@@ -25,6 +25,7 @@ from lowering.facts import (
     facts,
     fetchable,
     follows_pages,
+    follows_points,
     follows_rows,
     has_records,
     has_whole_lines,
@@ -45,7 +46,7 @@ from lowering.facts import (
     vector_length,
     written_past,
 )
-from lowering.histogram import one_hot
+from lowering.histogram import POINTS_AHEAD, one_hot
 from lowering.joined import joined_rows
 from lowering.keyed import CELLS, keyed
 from lowering.machine import Machine
@@ -132,7 +133,11 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
     """Points worth comparing, the cheapest first: register tiles, then orders, then threads and blocks."""
     form = one_hot(f.program)
     if form is not None:
-        points: list[Point] = [{"threads": d} for d in histogram_threads(f, form)]
+        shared = follows_points(f, form, machine)
+        points: list[Point] = []
+        for d in histogram_threads(f, form):
+            for ahead in POINTS_AHEAD if d == shared else (0,):
+                points.append({"threads": d} | ({"ahead": ahead} if shared else {}))
         return sorted(points, key=lambda x: cost(f, machine, x))
 
     @functools.cache

@@ -18,6 +18,7 @@ from lowering.facts import (
     bytes_read_once,
     facts,
     has_border,
+    late_bytes,
     may_be_aligned,
     once,
     store_strides,
@@ -53,6 +54,7 @@ _ACROSS = 1e-10  # seconds for a vector across two lines; measured on stencils w
 _SEAM = 3e-8  # seconds per line that two threads write, each a part; measured on stencils with 16 cores
 _TURN = 3e-7  # seconds where the parts of two threads meet in results that come from memory: hardware fetches
 # on into the other's; measured on an array that two threads update in turns of 8 and of 24 KiB
+_LATE = 5e-10  # seconds for a line of a histogram's operands that was not fetched; measured with weights
 _FEW_STEPS = 600  # points of reduced dimensions up to which constants for the sizes pay
 
 
@@ -270,7 +272,8 @@ def _histogram_cost(f: Facts, form: OneHot, machine: Machine, point: Point) -> f
     cores = 1 if not d else min(machine.cores, max(1, f.sizes[d]))
     copies = 2e-9 * cells * cores if d in f.pw else 0.0
     strided = 1e-9 * points if d in f.cc and f.pw else 0.0  # the reduced data are read once per thread
-    return points * (1e-9 + operations(f) * 1e-10) / cores + copies + strided + (5e-6 if d else 0.0)
+    late = 0.0 if point.get("ahead", 1) else _LATE * late_bytes(f, form) / LINE / cores
+    return points * (1e-9 + operations(f) * 1e-10) / cores + copies + strided + late + (5e-6 if d else 0.0)
 
 
 def _moved(

@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from lowering.ahead import read_once
 from lowering.copied import copied_value
 from lowering.domains import read_in_boxes, shares
-from lowering.histogram import OneHot
+from lowering.histogram import OneHot, followed
 from lowering.inside import in_lanes, inside
 from lowering.machine import LINE, Machine
 from lowering.parameters import reassociates
@@ -460,6 +460,27 @@ def follows_pages(f: Facts, machine: Machine) -> bool:
     """Whether beginnings of pages may be fetched ahead: sums along rows of more than the last cache holds."""
     along = (d for d in vector_candidates(f) if d in f.pw)
     return not is_screened(f.program) and any(bytes_read_once(f, d) > machine.last for d in along)
+
+
+def follows_points(f: Facts, form: OneHot, machine: Machine) -> str:
+    """The dimension whose threads may fetch ahead what points of a histogram read, or nothing.
+
+    Its threads have copies of the cells, and what is read is more than the last cache holds.
+    """
+    shared = next((d for d in histogram_threads(f, form) if d in f.pw), "")
+    return shared if late_bytes(f, form) > machine.last else ""
+
+
+def late_bytes(f: Facts, form: OneHot) -> int:
+    """Of operands that ``lowering.histogram.followed`` has for the innermost loop that fills copies."""
+    shared = next((d for d in histogram_threads(f, form) if d in f.pw), "")
+    inner = [d.name for d in f.program.hom.dims if d.name not in form.cells]
+    along = next((d for d in reversed(inner) if d != shared), shared)
+    read = {a.buffer: {n for i in a.index for n in i.names} for a in followed(f.program, along)}
+    return sum(
+        f.program.buffer(b).type.size * math.prod(n for d, n in f.sizes.items() if d in dims)
+        for b, dims in read.items()
+    )
 
 
 @once

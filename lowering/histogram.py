@@ -14,8 +14,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from lowering.machine import LINE
 from mdh_core.combine import neutral
 from mdh_core.expr import (
+    Affine,
     Binary,
     Cast,
     Const,
@@ -31,7 +33,10 @@ from mdh_core.expr import (
     variables,
     walk,
 )
-from mdh_core.ir import MdhProgram
+from mdh_core.ir import Access, MdhProgram
+
+POINTS_AHEAD = 0, 2048, 4096  # bytes; half of the one and twice the other gain less, measured with weights
+MOST_POINTS = 16  # that follow each other in a text between two fetches
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,21 @@ def _is_neutral(e: Expr, program: MdhProgram) -> bool:
     if nothing is None or not isinstance(e, Const) or e != nothing:
         return False
     return program.fp != "exact" or math.copysign(1, e.value) == math.copysign(1, nothing.value)
+
+
+def followed(program: MdhProgram, d: str) -> tuple[Access, ...]:
+    """Operands that points along ``d`` take from neighbouring places, the widest ones.
+
+    A core that has several points in flight for each of its instructions sees less far ahead than memory is
+    away; of elements so small that a line serves many points, it sees enough.
+    """
+    found: dict[tuple[object, ...], Access] = {}
+    for a in program.inp.accesses:
+        *outer, last = a.index or (Affine(),)
+        wide = program.buffer(a.buffer).type.size * MOST_POINTS >= LINE
+        if wide and last.coefficient(d) == 1 and not any(d in x.names for x in outer):
+            found.setdefault((a.buffer, *outer, last.terms), a)  # neighbours are in the same lines
+    return tuple(found.values())
 
 
 def names_of(e: Expr, program: MdhProgram) -> set[str]:

@@ -115,6 +115,7 @@ class HistogramNest:
     copies  private copies of the cells, one per part of the first dimension; 0: all parts use the array
     ways    neighbouring points of a part use so many copies in turn, where all of them are near: who reads a
             sum before the last addition to it has arrived in memory has to wait
+    ahead   bytes ahead at which ``lowering.histogram.followed`` operands of these points are fetched; 0: not
     """
 
     program: MdhProgram
@@ -123,6 +124,7 @@ class HistogramNest:
     shared: bool
     copies: int
     ways: int = 1
+    ahead: int = 0
 
 
 Stage = Nest | ScanNest | HistogramNest
@@ -158,7 +160,7 @@ def lower(program: MdhProgram, c: Configuration, machine: Machine, tag: str = ""
     for piece in pieces:
         p, phase = piece.program, piece.phase
         if piece.form is not None:
-            stages.append(_histogram(p, piece.form, phase, machine))
+            stages.append(_histogram(p, piece.form, phase, c, machine))
         elif scanned := p.hom.dims_of("ps"):
             stages.append(_scan(p, scanned[0], phase, c, machine))
         else:
@@ -179,7 +181,9 @@ def _keeps_order(program: MdhProgram) -> bool:
     return program.fp == "exact" and reassociates(program)
 
 
-def _histogram(program: MdhProgram, form: OneHot, phase: Phase, machine: Machine) -> HistogramNest:
+def _histogram(
+    program: MdhProgram, form: OneHot, phase: Phase, c: Configuration, machine: Machine
+) -> HistogramNest:
     """Threads share a concatenated dimension if the configuration says so, else parts of a reduced one."""
     names = tuple(d.name for d in program.hom.dims if d.name not in form.cells)
     threaded = [d for _, d in _threaded(phase) if d in names]
@@ -190,7 +194,7 @@ def _histogram(program: MdhProgram, form: OneHot, phase: Phase, machine: Machine
     dims = (first, *(d for d in names if d != first))
     if rows:
         return HistogramNest(program, form, dims, True, 0)
-    return HistogramNest(program, form, dims, True, max(machine.cores, 2), WAYS)
+    return HistogramNest(program, form, dims, True, max(machine.cores, 2), WAYS, c.ahead)
 
 
 def is_linear_recurrence(program: MdhProgram) -> bool:

@@ -28,6 +28,7 @@ the loop around it; 4, 5: the same, row by row between the steps, as a core keep
 ``ahead`` does so for maps (function without operator, S3 and S5): rows of operands and
 results that a tile is the first to touch are fetched so many bytes before.  For reductions in vectors along
 rows, each element of which is read once, it fetches the first lines of pages; see ``lowering.ahead``.
+For histograms with copies, it fetches what points read; see ``lowering.histogram``.
 ``aligned`` refines S6 for maps: from the second one on, the tiles of a row begin where a line of its output
 does, however the row lies in memory.
 ``table`` is an alternative to all of them where the program has the form of ``lowering.keyed``: points are

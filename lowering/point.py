@@ -25,7 +25,8 @@ in; everything else is a choice.
                   4, 5: as 2 and 3, row by row between the steps of a tile where one loop has them;
                   6: a share of what the third loop over tiles comes to, in its order (``lowering.pieces``)
     ahead         bytes ahead at which rows that a map's tile is the first to touch are fetched, or the first
-                  lines of pages of what is reduced along its rows; 0: not at all
+                  lines of pages of what is reduced along its rows, or operands of a histogram's
+                  points; 0: not at all
     aligned       1: tiles of a map's row begin where a line of its output does, from the second one on
 
 Layers of the model OpenMP+REG+SIMD: 0 blocks, 1 visits of a block, 2 tiles inside a block, 3 points of a

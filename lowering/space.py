@@ -18,6 +18,7 @@ from lowering.facts import (
     facts,
     fetchable,
     follows_pages,
+    follows_points,
     follows_rows,
     has_records,
     histogram_threads,
@@ -31,7 +32,7 @@ from lowering.facts import (
     vector_length,
     written_past,
 )
-from lowering.histogram import one_hot
+from lowering.histogram import POINTS_AHEAD, one_hot
 from lowering.joined import joined_rows
 from lowering.keyed import keyed
 from lowering.machine import Machine
@@ -76,7 +77,12 @@ class Space:
 def _space(f: Facts, machine: Machine) -> Space:
     form = one_hot(f.program)
     if form is not None:
-        return Space((("threads", histogram_threads(f, form)),))
+        shared = follows_points(f, form, machine)
+        threads = ("threads", histogram_threads(f, form))
+        if not shared:
+            return Space((threads,))
+        alone = ("ahead", f"threads == '{shared}' or ahead == 0")
+        return Space((threads, ("ahead", POINTS_AHEAD)), idle=(alone,))
     v = vector_length(f, machine)
     vectors = vector_candidates(f)
     parameters: list[tuple[str, tuple[int | str, ...]]] = [

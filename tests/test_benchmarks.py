@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from benchmarks.naive import with_directives
 from benchmarks.page import figures, page
 from benchmarks.page import main as show_page
 from benchmarks.plot import chart
+from benchmarks.process import Peer
 from benchmarks.run import PYTHON, Row, Settings, bound, run_case
 from tuning.ceilings import Limits
 from tuning.results import TuneResult
@@ -190,6 +192,31 @@ def test_limits_are_those_of_the_rounds() -> None:
     row = run_case(BY_NAME["dot_2^24"].small(), 2, settings, lambda: replace(LIMITS, read=next(given)))
     assert row.limits == replace(LIMITS, read=4e9)
     assert next(given, None) is None
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_search_that_keeps_the_default_has_one_process(same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes of one program differ by the pages that they got, and the table would show that."""
+
+    def chosen(peer: str, prepared: compiled.Prepared, budget: str) -> dict[str, object]:
+        point = dict(prepared.work.plan.default)
+        return point if same or peer == "default" else point | {"lanes": 24}
+
+    monkeypatch.setattr("benchmarks.compiled._point", chosen)
+    started: list[str] = []
+
+    class Counted(Peer):
+        def __init__(self, name: str, *rest: Any) -> None:
+            started.append(name)
+            super().__init__(name, *rest)
+
+    monkeypatch.setattr("benchmarks.run.Peer", Counted)
+    settings = Settings(("default", "tuned"), 2, "0", 4, 60.0)
+    row = run_case(BY_NAME["dot_2^24"].small(), 2, settings, lambda: LIMITS)
+    assert started == ["original", "default"] + ["tuned"] * (not same)
+    assert (row.samples["tuned"] == row.samples["default"]) is same
+    assert len(row.samples["tuned"]) == 2
+    assert row.json()["configuration"] == row.point != {}
 
 
 # --------------------------------------------------------------------------- the command

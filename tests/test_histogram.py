@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,10 @@ import pytest
 import emit.histogram_text as histogram_text
 from certify.certificate import certificate, program_certificate
 from certify.obligations import REFUTED
+from emit.render import emit_openmp
+from emit.request import KernelRequest
 from lifter.lift import lift
+from lowering.choice import default_point
 from lowering.histogram import one_hot
 from lowering.lower import HistogramNest, Lowered, Nest, lower
 from lowering.machine import GENERIC
@@ -147,7 +151,9 @@ def test_what_is_no_histogram() -> None:
 # --------------------------------------------------------------------------- emitted
 
 
-def cases_of(name: str, threads: str, rng: random.Random, sizes: dict[str, int]) -> tuple[Case, dict]:  # type: ignore[type-arg]
+def cases_of(
+    name: str, threads: str, rng: random.Random, sizes: dict[str, int], ahead: int = 0
+) -> tuple[Case, dict]:  # type: ignore[type-arg]
     p = program_of(name)
     params = {q.name: sizes[q.name] for q in p.params}
     buffers = buffers_for(p, params, rng, reach=4)
@@ -156,7 +162,7 @@ def cases_of(name: str, threads: str, rng: random.Random, sizes: dict[str, int])
     sized, extra = with_extents(p, buffers, symbolic=rng.random() < 0.5)
     values = {**params, **extra}
     machine = replace(GENERIC, cores=3)
-    (c,) = configuration_at((sized,), machine, (sized.sizes(values),), {"threads": threads})
+    (c,) = configuration_at((sized,), machine, (sized.sizes(values),), {"threads": threads, "ahead": ahead})
     return Case(sized, c, values, buffers, machine), expected
 
 
@@ -164,6 +170,7 @@ def cases_of(name: str, threads: str, rng: random.Random, sizes: dict[str, int])
 def test_emitted_histograms(sanitized: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Private copies, rows on threads and the loop in order; sizes 0, 1, primes; positions outside.
 
+    What points read is fetched ahead or not, which may be behind the ends of all arrays.
     Neighbouring points use several sets of a part's cells at the larger sizes.
     """
     monkeypatch.setattr(histogram_text, "MIN_POINTS", 4)
@@ -176,12 +183,13 @@ def test_emitted_histograms(sanitized: bool, tmp_path: Path, monkeypatch: pytest
             sizes = {"n": min(n, 23) if name == "triangle" else n, "c": c, "m": m}
             names = {d.name for d in p.hom.dims}
             for threads in (*[d for d in names if not d.endswith("_cell")], ""):
-                case, expected = cases_of(name, threads, rng, sizes)
+                case, expected = cases_of(name, threads, rng, sizes, rng.choice((0, 64, 2048)))
                 (stage,) = lower(case.program, case.configuration, case.machine).stages
                 assert isinstance(stage, HistogramNest)
+                kinds["ahead"] += stage.ahead > 0
                 kinds["copies" if stage.copies else "rows" if stage.shared else "order"] += 1
                 cases.append((case, expected))
-    assert min(kinds["copies"], kinds["rows"], kinds["order"]) > 10
+    assert min(kinds["copies"], kinds["rows"], kinds["order"], kinds["ahead"]) > 10
     flags = (*FLAGS, "-fsanitize=address,undefined", "-fno-sanitize-recover=all") if sanitized else FLAGS
     answers = run_emitted([case for case, _ in cases], tmp_path, flags=flags)
     for (case, expected), (returned, found) in zip(cases, answers, strict=True):
@@ -208,6 +216,47 @@ def test_neighbouring_points_use_other_cells(tmp_path: Path) -> None:
         (k,) = configuration_at((sized,), GENERIC, (sized.sizes(values),), {"threads": "i"})
         ((_, found),) = run_emitted([Case(sized, k, values, buffers, GENERIC)], tmp_path)
         assert list(found["h"]) == expected, (c, n)
+
+
+def fetches_of(program: MdhProgram, ahead: int = 128, threads: str = "i") -> list[str]:
+    sizes = {d.name: 97 for d in program.hom.dims}
+    (c,) = configuration_at((program,), GENERIC, (sizes,), {"threads": threads, "ahead": ahead})
+    text = emit_openmp(KernelRequest("kernel", "n", (program,), (c,), GENERIC)).text
+    return sorted(re.findall(r"__builtin_prefetch\(&(.*)\);", text))
+
+
+def test_lines_of_operands_are_fetched_once() -> None:
+    """As many points at a time as have a line of the narrowest operand; of all that they walk through."""
+    found = {name: fetches_of(program_of(name)) for name in MANY}
+    assert found["count"] == ["x[i + 32]"]  # 16 points
+    assert found["weights"] == ["w[i + 16]", "w[i + 24]", "x[i + 32]"]
+    assert found["rows"] == ["w[i*m + j + 16]"]  # x[i] stays where it is while j moves
+    assert found["columns"] == []  # so do x[i] and w[i]
+    assert fetches_of(program_of("weights"), ahead=0) == []
+    assert fetches_of(program_of("weights"), threads="") == []  # one loop fills the array
+    assert fetches_of(program_of("rows"), threads="j") == []
+
+
+def test_neighbours_are_fetched_with_each_other_and_bytes_not_at_all() -> None:
+    text = (
+        "void f(int n, int c, const unsigned char *restrict x, const float *restrict w, float h[restrict c])"
+        "{\n#pragma mdh\nfor (int i = 0; i < n; i++) h[x[i]] += w[i] * w[i + 1]; }"
+    )
+    (program,) = lifted(text).programs
+    assert fetches_of(program) == ["w[i + 32]"]
+
+
+def test_fetching_pays_for_what_comes_from_memory() -> None:
+    program = program_of("weights")
+    (x, w) = (program.buffer(b).type.size for b in "xw")
+    for n, ahead in ((GENERIC.last // (x + w), None), (GENERIC.last // (x + w) + 1, 2048)):
+        sizes = {"i": n, "h_cell": 10}
+        assert default_point((program,), GENERIC, (sizes,)) == {"threads": "i"} | (
+            {} if ahead is None else {"ahead": ahead}
+        )
+        space = tuning_space((program,), GENERIC, (sizes,))
+        assert ("ahead" in space.names) is (ahead is not None)
+        assert space.idle == (() if ahead is None else (("ahead", "threads == 'i' or ahead == 0"),))
 
 
 def test_untouched_cells_keep_every_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
