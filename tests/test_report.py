@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -393,12 +394,21 @@ def test_plots_have_rows_and_names(tree):
     assert {"plot-speedup", "plot-roofline"} <= ids.keys()
     assert all(f"id={name}>" in text and (p.get("rows") or ids[p["same"]]["rows"]) and p["label"] for name, p in ids.items())
     (bar,) = ids["plot-speedup"]["rows"]
-    assert bar == {"nest": "matvec.c::matvec", "speedup": 2.5, "low": 2.4, "high": 2.6, "label": "2.5×"}
+    assert bar == {"nest": "matvec.c::matvec", "speedup": 2.5, "low": 2.4, "high": 2.6, "end": 2.6, "label": "2.5×"}
     roofs = shown["shared"]["roofline"]
     assert {r["kind"] for r in ids["plot-roofline"]["rows"]} == {"work", "before", "after"}
     assert max(r["rate"] for r in roofs) == 200  # all threads, single precision
     slope = [r for r in roofs if r["name"].startswith("memory")]
     assert all(r["rate"] == pytest.approx(min(20 * r["intensity"], 200), rel=1e-3) for r in slope)
+
+
+def test_labels_stand_behind_bars_that_end_at_one():
+    def nest(*of):
+        speedup = SimpleNamespace(**dict(zip(("low", "median", "high"), of, strict=True)))
+        return SimpleNamespace(name="a.c::f::0", headline=SimpleNamespace(speedup=speedup))
+
+    rows = plots.speedup_rows(SimpleNamespace(nests=[nest(0.9, 0.95, 0.97), nest(0.98, 1.0, 1.02), nest(2, 3, 4)]))
+    assert [row["end"] for row in rows] == [4, 1.02, 1]
 
 
 def test_short_names():

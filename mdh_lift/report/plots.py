@@ -72,7 +72,7 @@ SPEEDUP = _spec(
         {
             "mark": {"type": "text", "align": "left", "dx": 6},
             "encoding": {
-                "x": {"field": "high", "type": "quantitative"},
+                "x": {"field": "end", "type": "quantitative"},
                 "text": {"field": "label", "type": "nominal"},
             },
         },
@@ -223,7 +223,7 @@ def speedup_rows(report: Report) -> Rows:
         r = best.speedup
         rows.append({
             "nest": short(nest.name), "speedup": _digits(r.median), "low": _digits(r.low),
-            "high": _digits(r.high), "label": f"{r.median:.3g}×",
+            "high": _digits(r.high), "end": max(_digits(r.high), 1), "label": f"{r.median:.3g}×",
         })  # fmt: skip
     names = [row["nest"] for row in rows]
     for k, row in enumerate(rows):  # names are places on the axis
