@@ -110,20 +110,20 @@ class HistogramText:
         As many as there are sets, or as have a line of the operands that are fetched ahead.
         """
         ways, before = self.nest.ways, dict(self.context.at)
-        late = followed(self.program, d) if self.nest.ahead else ()
+        late = followed(self.program, d, self.nest.dims) if self.nest.ahead else ()
         sizes = [self.program.buffer(a.buffer).type.size for a in late]
-        count = max([ways, *(LINE // size for size in sizes)])
+        count = -(-max([ways, *(LINE // size for size in sizes)]) // ways) * ways
         with ExitStack() as stack:
             stack.enter_context(self.out.block(f"for (; {v} + {count} <= {end}; {v} += {count})"))
             for a, size in zip(late, sizes, strict=True):
-                for first in range(0, count * size, LINE):
-                    self.context.at[d] = f"{v} + {(self.nest.ahead + first) // size}"
+                for point in range(0, count, LINE // size):  # no line is left out where a line is no multiple
+                    self.context.at[d] = f"{v} + {self.nest.ahead // size + point}"
                     self.out.add(f"__builtin_prefetch(&{self.context.subscript(a.buffer, a.index)});")
-            point = self.names.new("point" if count > ways else "way")
+            k = self.names.new("point" if count > ways else "way")
             self.out.add(f"#pragma GCC unroll {count}")
-            stack.enter_context(self.out.block(f"for (long {point} = 0; {point} < {count}; {point}++)"))
-            self.context.at[d] = f"{v} + {point}"
-            self._point(list(tests), own, stack, f"{point}{f'%{ways}' if count > ways else ''}*{step} + ")
+            stack.enter_context(self.out.block(f"for (long {k} = 0; {k} < {count}; {k}++)"))
+            self.context.at[d] = f"{v} + {k}"
+            self._point(list(tests), own, stack, f"{k}{f'%{ways}' if count > ways else ''}*{step} + ")
         self.context.at = before
 
     def _test(self, test: Test, stack: ExitStack) -> None:

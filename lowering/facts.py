@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from lowering.ahead import read_once
 from lowering.copied import copied_value
 from lowering.domains import read_in_boxes, shares
-from lowering.histogram import OneHot, followed
+from lowering.histogram import MOST_POINTS, OneHot, followed
 from lowering.inside import in_lanes, inside
 from lowering.machine import LINE, Machine
 from lowering.parameters import reassociates
@@ -467,20 +467,22 @@ def follows_points(f: Facts, form: OneHot, machine: Machine) -> str:
 
     Its threads have copies of the cells, and what is read is more than the last cache holds.
     """
-    shared = next((d for d in histogram_threads(f, form) if d in f.pw), "")
-    return shared if late_bytes(f, form) > machine.last else ""
+    return _shared(f, form) if late_bytes(f, form) > machine.last else ""
 
 
 def late_bytes(f: Facts, form: OneHot) -> int:
     """Of operands that ``lowering.histogram.followed`` has for the innermost loop that fills copies."""
-    shared = next((d for d in histogram_threads(f, form) if d in f.pw), "")
-    inner = [d.name for d in f.program.hom.dims if d.name not in form.cells]
-    along = next((d for d in reversed(inner) if d != shared), shared)
-    read = {a.buffer: {n for i in a.index for n in i.names} for a in followed(f.program, along)}
-    return sum(
-        f.program.buffer(b).type.size * math.prod(n for d, n in f.sizes.items() if d in dims)
-        for b, dims in read.items()
-    )
+    shared, looped = _shared(f, form), [d.name for d in f.program.hom.dims if d.name not in form.cells]
+    along = next((d for d in reversed(looped) if d != shared), shared)
+    if not along or f.sizes[along] < MOST_POINTS:
+        return 0
+    of_point = sum(f.program.buffer(a.buffer).type.size for a in followed(f.program, along, looped))
+    return of_point * math.prod(f.sizes[d] for d in looped)
+
+
+def _shared(f: Facts, form: OneHot) -> str:
+    """The reduced dimension whose threads have copies of a histogram's cells, if there is one."""
+    return next((d for d in histogram_threads(f, form) if d in f.pw), "")
 
 
 @once

@@ -12,6 +12,7 @@ points; the published form does not have this (mdh.md 3.5).
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from lowering.machine import LINE
@@ -36,7 +37,7 @@ from mdh_core.expr import (
 from mdh_core.ir import Access, MdhProgram
 
 POINTS_AHEAD = 0, 2048, 4096  # bytes; half of the one and twice the other gain less, measured with weights
-MOST_POINTS = 16  # that follow each other in a text between two fetches
+FEWEST_POINTS, MOST_POINTS = 4, 16  # that a line serves whose operands are fetched
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +148,31 @@ def _is_neutral(e: Expr, program: MdhProgram) -> bool:
     return program.fp != "exact" or math.copysign(1, e.value) == math.copysign(1, nothing.value)
 
 
-def followed(program: MdhProgram, d: str) -> tuple[Access, ...]:
-    """Operands that points along ``d`` take from neighbouring places, the widest ones.
+def followed(program: MdhProgram, d: str, looped: Collection[str]) -> tuple[Access, ...]:
+    """Operands of which every point has one of its own, beside that of its neighbour along ``d``.
 
-    A core that has several points in flight for each of its instructions sees less far ahead than memory is
-    away; of elements so small that a line serves many points, it sees enough.
+    ``looped``: the dimensions that loops go through.  A core that has several points in flight for each of
+    its instructions sees less far ahead than memory is away.  Of elements so small that a line serves many
+    points it sees enough; with records of half a line nothing is gained, larger ones are slower (measured).
     """
-    found: dict[tuple[object, ...], Access] = {}
+    every = {x.name for x in program.hom.dims if x.name in looped and x.size.constant != 1}
+    found: list[Access] = []
     for a in program.inp.accesses:
         *outer, last = a.index or (Affine(),)
-        wide = program.buffer(a.buffer).type.size * MOST_POINTS >= LINE
-        if wide and last.coefficient(d) == 1 and not any(d in x.names for x in outer):
-            found.setdefault((a.buffer, *outer, last.terms), a)  # neighbours are in the same lines
-    return tuple(found.values())
+        size = program.buffer(a.buffer).type.size
+        own = last.coefficient(d) == 1 and not any(d in x.names for x in outer)
+        if not own or not FEWEST_POINTS <= LINE // size <= MOST_POINTS:
+            continue
+        if every <= {n for x in a.index for n in x.names} and not any(_is_near(a, b, size) for b in found):
+            found.append(a)
+    return tuple(found)
+
+
+def _is_near(a: Access, b: Access, size: int) -> bool:
+    """Whether two accesses are always less than a line apart, in elements of ``size`` bytes."""
+    if a.buffer != b.buffer or a.index[:-1] != b.index[:-1] or a.index[-1].terms != b.index[-1].terms:
+        return False
+    return abs(a.index[-1].const - b.index[-1].const) * size < LINE
 
 
 def names_of(e: Expr, program: MdhProgram) -> set[str]:

@@ -237,13 +237,31 @@ def test_lines_of_operands_are_fetched_once() -> None:
     assert fetches_of(program_of("rows"), threads="j") == []
 
 
-def test_neighbours_are_fetched_with_each_other_and_bytes_not_at_all() -> None:
-    text = (
-        "void f(int n, int c, const unsigned char *restrict x, const float *restrict w, float h[restrict c])"
-        "{\n#pragma mdh\nfor (int i = 0; i < n; i++) h[x[i]] += w[i] * w[i + 1]; }"
-    )
-    (program,) = lifted(text).programs
-    assert fetches_of(program) == ["w[i + 32]"]
+@pytest.mark.parametrize(
+    "params, loop, places",
+    [
+        # a line of bytes serves too many points; neighbours are in one line
+        ("const unsigned char *restrict x, const float *restrict w", "h[x[i]] += w[i] * w[i + 1];", ["w[i + 32]"]),
+        # two places far apart
+        ("const unsigned char *restrict x, const float *restrict w", "h[x[i]] += w[i] * w[i + 900];",
+         ["w[i + 32 + 900]", "w[i + 32]"]),
+        # every point reads c elements of y again
+        ("const int *restrict x, const float *restrict y, int m",
+         "for (int j = 0; j < m; j++) h[x[i * m + j]] += y[j];", ["x[i*m + j + 32]"]),
+        # records of 12, of 16 and of 24 bytes: five in a line, four, too few
+        ("float m, v; int k;|const struct part *restrict p", "h[p[i].k] += p[i].m * p[i].v;", ["p[i + 10]", "p[i + 15]"]),
+        ("double m; int k;|const struct part *restrict p", "h[p[i].k] += p[i].m;", ["p[i + 8]"]),
+        ("double m, v; int k;|const struct part *restrict p", "h[p[i].k] += p[i].m * p[i].v;", []),
+    ],
+)  # fmt: skip
+def test_what_is_fetched(params: str, loop: str, places: list[str]) -> None:
+    *members, params = params.split("|")
+    text = "".join(f"struct part {{ {m} }};\n" for m in members)
+    text += f"void f(int n, int c, {params}, float h[restrict c]) {{\n#pragma mdh\n"
+    nest = lifted(text + f"for (int i = 0; i < n; i++) {loop} }}")
+    assert nest.status == "lifted", nest.diagnostics
+    (program,) = nest.programs
+    assert fetches_of(program) == places
 
 
 def test_fetching_pays_for_what_comes_from_memory() -> None:
@@ -257,6 +275,10 @@ def test_fetching_pays_for_what_comes_from_memory() -> None:
         space = tuning_space((program,), GENERIC, (sizes,))
         assert ("ahead" in space.names) is (ahead is not None)
         assert space.idle == (() if ahead is None else (("ahead", "threads == 'i' or ahead == 0"),))
+    rows = program_of("rows")  # of as many points as are between two fetches, or of fewer
+    for m, expected in ((16, {"threads": "i", "ahead": 2048}), (15, {"threads": "i"})):
+        sizes = {"i": GENERIC.last, "j": m, "h_cell": 10}
+        assert default_point((rows,), GENERIC, (sizes,)) == expected
 
 
 def test_untouched_cells_keep_every_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
