@@ -143,8 +143,12 @@ def run_case(case: Case, threads: int, settings: Settings, measure: Callable[[],
             for peer in started.values():
                 peer.end()
     timed = {name: peer for name, peer in started.items() if name not in why and peer.seconds}
-    if "default" in timed and points.get("tuned") == points["default"]:
-        timed["tuned"] = timed["default"]  # one program: two processes of it differ by their pages only
+    if "default" in started and points.get("tuned") == points["default"]:
+        # one program: two processes of it differ by their pages only
+        if "default" in timed:
+            timed["tuned"] = timed["default"]
+        elif "default" in why:
+            why["tuned"] = why["default"]
     seconds = {name: median(timed[name].seconds) for name in PEERS if name in timed}
     samples = {name: timed[name].seconds for name in seconds}
     limits = middle(taken or [measure()])

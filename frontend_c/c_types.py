@@ -66,14 +66,25 @@ class Other:
 
 @dataclass(frozen=True)
 class Aggregate(Other):
-    """A struct with members that are no scalars: no value of the nest's, but its members may be used."""
+    """A struct with members that are no scalars: no value of the nest's, but its members may be used.
+
+    ``name`` as in C, empty without a tag; ``odd``: the first such member.
+    """
 
     members: tuple[Node, ...] = ()
+    name: str = ""
+    odd: str = ""
+
+    @classmethod
+    def of(cls, name: str, odd: str, members: tuple[Node, ...]) -> Aggregate:
+        why = f"type `{name or 'struct'}` with the member `{odd}` that is no scalar"
+        return cls(why, "MDH006", LOCAL_POINTER, members, name, odd)
 
 
 CType = Value | Array | Pointer | Void | Other
 
 LOCAL_POINTER = "take what is needed before the nest (`T *a = p->a;`) and use that"
+SCALAR_MEMBERS = "give each element scalar members only, or each member that is used an array of its own"
 
 _RANKS = {
     "char": (INT8, UINT8), "short": (INT16, UINT16), "int": (INT32, UINT32),
@@ -171,6 +182,8 @@ class Types:
 
     def _respelled(self, t: CType, name: str) -> CType:
         """A typedef's type under the typedef's name; a record is called by it, too."""
+        if isinstance(t, Aggregate) and not t.name:
+            return Aggregate.of(name, t.odd, t.members)
         if not isinstance(t, Value):
             return t
         if isinstance(t.type, RecordType) and not t.type.name.startswith("struct "):
@@ -189,9 +202,7 @@ class Types:
         for decl in decls:
             t = self.resolve(decl.type, depth + 1) if isinstance(decl, c_ast.Decl) else Other("")
             if not isinstance(t, Value) or not isinstance(t.type, ScalarType) or decl.bitsize:
-                what = getattr(decl, "name", None) or "?"
-                why = f"type `{spelling or 'struct'}` with the member `{what}` that is no scalar"
-                return Aggregate(why, "MDH006", LOCAL_POINTER, tuple(decls))
+                return Aggregate.of(spelling, getattr(decl, "name", None) or "?", tuple(decls))
             fields.append((decl.name, t.type))
         return Value(RecordType(spelling, tuple(fields)), spelling)
 

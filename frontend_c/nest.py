@@ -14,7 +14,18 @@ from dataclasses import dataclass, replace
 
 from frontend_c import operators
 from frontend_c.buffers import C_NAMES, Extents, base_text, flatten, is_object
-from frontend_c.c_types import LOCAL_POINTER, Array, CType, Other, Pointer, Value, Void, common
+from frontend_c.c_types import (
+    LOCAL_POINTER,
+    SCALAR_MEMBERS,
+    Aggregate,
+    Array,
+    CType,
+    Other,
+    Pointer,
+    Value,
+    Void,
+    common,
+)
 from frontend_c.expressions import Binding, Context, Place, times, total, wide
 from frontend_c.functions import Functions, for_as_while, user_call
 from frontend_c.loops import HELP, Head, head, leaves, leaves_after_all, uncast, without_continue
@@ -979,6 +990,8 @@ def _counted_extent(t: CType, decl: Node) -> CType:
 def _element_objection(element: CType) -> tuple[str, str, str]:
     if isinstance(element, Pointer):
         return "a pointer to pointers as its type", "MDH212", "use `T (*A)[N]` or one flat array"
+    if isinstance(element, Aggregate):
+        return element.why, element.code, SCALAR_MEMBERS
     if isinstance(element, Other):
         return element.why, element.code, element.help
     return "elements without a type", "MDH212", "declare the elements' type"

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -194,25 +195,47 @@ def test_limits_are_those_of_the_rounds() -> None:
     assert next(given, None) is None
 
 
+@pytest.fixture
+def two_columns(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Row, list[str]]]:
+    """Runs Dot's default beside a search that ends with it, or not; the row, and the processes started."""
+
+    def run(same: bool, fails: bool = False) -> tuple[Row, list[str]]:
+        started: list[str] = []
+
+        def chosen(peer: str, prepared: compiled.Prepared, budget: str) -> dict[str, object]:
+            point = dict(prepared.work.plan.default)
+            return point if same or peer == "default" else point | {"lanes": 24}
+
+        class Counted(Peer):
+            def __init__(self, name: str, *rest: Any) -> None:
+                started.append(name)
+                super().__init__(name, *rest)
+
+            def round(self) -> None:
+                super().round()
+                if fails and self.name == "default":
+                    self.problem = "slow"
+
+        monkeypatch.setattr("benchmarks.compiled._point", chosen)
+        monkeypatch.setattr("benchmarks.run.Peer", Counted)
+        settings = Settings(("default", "tuned"), 2, "0", 4, 60.0)
+        return run_case(BY_NAME["dot_2^24"].small(), 2, settings, lambda: LIMITS), started
+
+    return run
+
+
 @pytest.mark.parametrize("same", [True, False])
-def test_search_that_keeps_the_default_has_one_process(same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_of_the_default_is_told_of_both_columns(same, two_columns) -> None:
+    row, _ = two_columns(same, fails=True)
+    assert "default" not in row.seconds and row.why["default"] == "slow"
+    assert ("tuned" in row.seconds) is not same
+    assert row.why.get("tuned") == ("slow" if same else None)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_search_that_keeps_the_default_has_one_process(same: bool, two_columns) -> None:
     """Two processes of one program differ by the pages that they got, and the table would show that."""
-
-    def chosen(peer: str, prepared: compiled.Prepared, budget: str) -> dict[str, object]:
-        point = dict(prepared.work.plan.default)
-        return point if same or peer == "default" else point | {"lanes": 24}
-
-    monkeypatch.setattr("benchmarks.compiled._point", chosen)
-    started: list[str] = []
-
-    class Counted(Peer):
-        def __init__(self, name: str, *rest: Any) -> None:
-            started.append(name)
-            super().__init__(name, *rest)
-
-    monkeypatch.setattr("benchmarks.run.Peer", Counted)
-    settings = Settings(("default", "tuned"), 2, "0", 4, 60.0)
-    row = run_case(BY_NAME["dot_2^24"].small(), 2, settings, lambda: LIMITS)
+    row, started = two_columns(same)
     assert started == ["original", "default"] + ["tuned"] * (not same)
     assert (row.samples["tuned"] == row.samples["default"]) is same
     assert len(row.samples["tuned"]) == 2

@@ -508,6 +508,21 @@ struct rec { int n; float a; };
 """
 
 
+@pytest.mark.parametrize(
+    ("declared", "name"),
+    [("typedef struct { double at[3], mass; } body;", "body"),
+     ("typedef struct body { double at[3], mass; } thing; typedef thing body;", "struct body"),
+     ("struct body { double at[3], mass; };\n#define body struct body", "struct body")],
+)  # fmt: skip
+def test_elements_with_members_that_are_no_scalars(declared, name):
+    parameters = "int n, const body *restrict b, double *restrict y"
+    loop = "for (int i = 0; i < n; i++) y[i] = b[i].mass;"
+    result = read_text(f"{declared}\nvoid f({parameters})\n{{\n#pragma mdh\n{loop}\n}}\n")
+    (found,) = result.refused[0].diagnostics
+    assert found.message == f"`b` has type `{name}` with the member `at` that is no scalar"
+    assert "an array of its own" in found.help and "before the nest" not in found.help
+
+
 def members(signature: str, loop: str) -> LoopNest:
     return nest(f"{STRUCTS}void f({signature})\n{{\n#pragma mdh\n{loop}\n}}\n")
 

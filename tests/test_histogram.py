@@ -245,7 +245,7 @@ def test_lines_of_operands_are_fetched_once() -> None:
         # two places far apart
         ("const unsigned char *restrict x, const float *restrict w", "h[x[i]] += w[i] * w[i + 900];",
          ["w[i + 32 + 900]", "w[i + 32]"]),
-        # every point reads c elements of y again
+        # every point reads m elements of y again
         ("const int *restrict x, const float *restrict y, int m",
          "for (int j = 0; j < m; j++) h[x[i * m + j]] += y[j];", ["x[i*m + j + 32]"]),
         # records of 12, of 16 and of 24 bytes: five in a line, four, too few
