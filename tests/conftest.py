@@ -8,6 +8,7 @@ Hypothesis draws the same examples in every CI run; on a developer's machine it 
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -21,6 +22,13 @@ from tests.compilers import NEEDED
 settings.register_profile("tests", suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("tests"), derandomize=True, database=None)
 settings.load_profile("ci" if os.environ.get("CI") else "tests")
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What is loaded and collected stays, and is not looked through for garbage again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_configure(config: pytest.Config) -> None:

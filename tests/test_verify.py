@@ -13,13 +13,14 @@ import pytest
 from click.testing import CliRunner
 
 from certify.obligations import REFUTED, Certificate, Obligation
-from mdh_core.expr import BOOL, DOUBLE, FLOAT, INT32, ScalarType
+from mdh_core.expr import BOOL, DOUBLE, FLOAT, INT8, INT16, INT32, INT64, ScalarType
 from mdh_lift import certified
 from mdh_lift.cli import cli
 from mdh_lift.specials import specials_of
 from tests.lifting import lifted
 from tuning import harness, runner, verify
 from tuning.harness import ArrayArg, Candidate, IndexData, OuterScalarArg, ScalarArg, Subject
+from tuning.measure import run_bench
 from tuning.runner import Limits, Workbench
 from tuning.toolchain import Toolchain, plain_flags
 from tuning.verify import SPECIAL_VALUES, Specials, Thorough
@@ -117,6 +118,40 @@ def judged(
     more = Thorough(SIZES, specials, LARGE if large else None, bitwise=bitwise)
     usual = verify.verify(bench, subject, program, cases)
     return usual, verify.verify_thoroughly(bench, subject, program, cases, more)
+
+
+def digests(bench: Workbench, subject: Subject, candidate: Candidate) -> tuple[str, str]:
+    """Of the results of the original and of a candidate, as a search compares them."""
+    built = bench.build(subject, candidate)
+    assert built.ok, built
+    sizes = {"n": 1003}
+    ran = run_bench(bench, subject, built.data["program"], sizes, which=3, seconds=0, min_rounds=1)
+    assert ran.ok, ran
+    return ran.data["first"]["original"]["digest"], ran.data["first"]["candidate"]["digest"]
+
+
+@pytest.mark.parametrize(
+    ("c_type", "t"),
+    [("signed char", INT8), ("short", INT16), ("int", INT32), ("long", INT64), ("float", FLOAT), ("double", DOUBLE)],
+)
+def test_digests_tell_results_apart(bench: Workbench, c_type: str, t: ScalarType) -> None:
+    subject = map_of(c_type, t, "y[i] = i % 100;")
+    counted = "for (int i = 0; i < n; i++) y[i] = i % 100;"
+    want, have = digests(bench, subject, kernel(counted, c_type))
+    assert want == have
+    for wrong in ("y[0] = 1;", "y[n - 1]++;", "y[3] = 11, y[11] = 3;", "y[500] = 1, y[501] = 0;", "y[17] = -17;"):
+        want, have = digests(bench, subject, kernel(counted + wrong, c_type))
+        assert want != have, wrong
+
+
+@pytest.mark.parametrize(("c_type", "t"), [("float", FLOAT), ("double", DOUBLE)])
+def test_digests_know_one_zero_and_one_nan(bench: Workbench, c_type: str, t: ScalarType) -> None:
+    subject = map_of(c_type, t, 'y[i] = x[i] > 1 ? __builtin_nan("") : x[i];')
+    other = 'y[i] = x[i] > 1 ? -__builtin_nan("7") : x[i] == 0 ? -0.0 : x[i];'
+    want, have = digests(bench, subject, loop(other, c_type))
+    assert want == have
+    want, have = digests(bench, subject, loop("y[i] = x[i];", c_type))
+    assert want != have
 
 
 @pytest.mark.parametrize(

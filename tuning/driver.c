@@ -104,8 +104,8 @@ static size_t whole_pages(size_t bytes)
 }
 
 /* Inaccessible pages directly before and behind; the array touches the one behind, or lies `lead` bytes behind the one
-   before. */
-static void guarded(struct region *r, size_t bytes, int at_start, size_t lead)
+   before.  `asks`: for pages of 2 MiB, which touching much memory once is faster with. */
+static void guarded(struct region *r, size_t bytes, int at_start, size_t lead, int asks)
 {
     size_t inner = whole_pages(bytes + lead);
     r->map_bytes = inner + 2 * page;
@@ -113,7 +113,7 @@ static void guarded(struct region *r, size_t bytes, int at_start, size_t lead)
     if (r->map == MAP_FAILED || (inner && mprotect(r->map + page, inner, PROT_READ | PROT_WRITE)))
         finish("no_memory", "an array of the test program could not be allocated");
 #ifdef MADV_HUGEPAGE
-    if (spec.huge_pages && inner >= LARGE)
+    if (asks && inner >= LARGE)
         madvise(r->map + page, inner, MADV_HUGEPAGE); /* a hint: what it cannot have stays as it is */
 #endif
     r->bytes = bytes;
@@ -154,7 +154,7 @@ static void allocate(struct copy *c)
         }
         if (a != spec.aliased)
             guarded(&c->region[a], bytes, spec.at_start || spec.offset,
-                    spec.offset ? (size_t)(spec.offset + a) * mdh_args[a].size : 0);
+                    spec.offset ? (size_t)(spec.offset + a) * mdh_args[a].size : 0, 1);
     }
     if (spec.aliased >= 0) {
         struct region *r = &c->region[spec.aliased];
@@ -737,27 +737,66 @@ static void verify_case(void)
 
 /* ------------------------------------------------------------------ measuring */
 
+static uint64_t float_bits(float v)
+{
+    uint32_t bits;
+    memcpy(&bits, &v, 4);
+    return isnan(v) ? 1 : v == 0 ? 0 : bits;
+}
+
+static uint64_t double_bits(double v)
+{
+    uint64_t bits;
+    memcpy(&bits, &v, 8);
+    return isnan(v) ? 1 : v == 0 ? 0 : bits;
+}
+
+static uint64_t stirred(uint64_t h, uint64_t bits)
+{
+    h = (h ^ bits) * 0x9E3779B97F4A7C15u;
+    return h ^ h >> 29;
+}
+
+#define IN_TURN 8 /* numbers: one alone would wait for its multiplication at every element */
+#define STIR(type, bits)                                             \
+    for (size_t e = 0; e < n; e++) {                                 \
+        type v;                                                      \
+        memcpy(&v, p + e * step, sizeof v);                          \
+        h[e % IN_TURN] = stirred(h[e % IN_TURN], (uint64_t)bits(v)); \
+    }
+
+static void stir(uint64_t *h, const char *p, size_t n, size_t step, const struct mdh_field *f)
+{
+    if (f->kind == 0 && f->bits == 32) {
+        STIR(float, float_bits)
+    } else if (f->kind == 0) {
+        STIR(double, double_bits)
+    } else if (f->bits == 8) {
+        STIR(uint8_t, )
+    } else if (f->bits == 16) {
+        STIR(uint16_t, )
+    } else if (f->bits == 32) {
+        STIR(uint32_t, )
+    } else {
+        STIR(uint64_t, )
+    }
+}
+
 /* All values of all outputs in one number; -0 counts as 0 and every NaN as one. */
 static uint64_t digest(const struct copy *c)
 {
-    uint64_t h = 0;
+    uint64_t h[IN_TURN] = {0}, all = 0;
     for (int a = 0; a < mdh_arg_count; a++) {
         const struct mdh_arg *arg = &mdh_args[a];
         size_t n = arg->role == ARRAY ? spec.count[a] : 1;
         if (arg->role == PARAM || !(arg->flags & 1))
             continue;
-        for (size_t e = 0; e < n; e++)
-            for (int f = 0; f < arg->fields; f++) {
-                const char *p = (const char *)c->slot[a] + e * arg->size + arg->field[f].offset;
-                uint64_t bits = (uint64_t)get_integer(p, arg->field[f].bits);
-                if (arg->field[f].kind == 0) {
-                    double v = get_real(p, arg->field[f].bits);
-                    bits = isnan(v) ? 1 : v == 0 ? 0 : bits;
-                }
-                h = (h ^ bits) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
-            }
+        for (int f = 0; f < arg->fields; f++)
+            stir(h, (const char *)c->slot[a] + arg->field[f].offset, n, arg->size, &arg->field[f]);
     }
-    return h;
+    for (int k = 0; k < IN_TURN; k++)
+        all = stirred(all, h[k]);
+    return all;
 }
 
 static struct copy bench, pristine;
@@ -782,10 +821,10 @@ static void prepare_bench(void)
     memset(&pristine, 0, sizeof pristine);
     for (int a = 0; a < mdh_arg_count; a++) {
         size_t bytes = bytes_of(a) + 64 * (size_t)(a + 1); /* lines of different arrays fall into different sets */
-        guarded(&bench.region[a], whole_pages(bytes), 1, 0);
+        guarded(&bench.region[a], whole_pages(bytes), 1, 0, spec.huge_pages);
         bench.slot[a] = bench.region[a].base + 64 * (a % 8);
         if (is_refreshed(a)) {
-            guarded(&pristine.region[a], bytes_of(a), 1, 0);
+            guarded(&pristine.region[a], bytes_of(a), 1, 0, 1);
             pristine.slot[a] = pristine.region[a].base;
             fill(&pristine, a, 0);
         }
