@@ -28,7 +28,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """What is loaded and collected stays, and is not looked through for garbage again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(50_000, 20, 20)  # 700, 10, 10 without: trees of expressions come in tens of thousands
 
 
 def pytest_configure(config: pytest.Config) -> None:

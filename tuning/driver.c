@@ -757,66 +757,27 @@ static void verify_case(void)
 
 /* ------------------------------------------------------------------ measuring */
 
-static uint64_t float_bits(float v)
-{
-    uint32_t bits;
-    memcpy(&bits, &v, 4);
-    return isnan(v) ? 1 : v == 0 ? 0 : bits;
-}
-
-static uint64_t double_bits(double v)
-{
-    uint64_t bits;
-    memcpy(&bits, &v, 8);
-    return isnan(v) ? 1 : v == 0 ? 0 : bits;
-}
-
-static uint64_t stirred(uint64_t h, uint64_t bits)
-{
-    h = (h ^ bits) * 0x9E3779B97F4A7C15u;
-    return h ^ h >> 29;
-}
-
-#define IN_TURN 8 /* numbers: one alone would wait for its multiplication at every element */
-#define STIR(type, bits)                                             \
-    for (size_t e = 0; e < n; e++) {                                 \
-        type v;                                                      \
-        memcpy(&v, p + e * step, sizeof v);                          \
-        h[e % IN_TURN] = stirred(h[e % IN_TURN], (uint64_t)bits(v)); \
-    }
-
-static void stir(uint64_t *h, const char *p, size_t n, size_t step, const struct mdh_field *f)
-{
-    if (f->kind == 0 && f->bits == 32) {
-        STIR(float, float_bits)
-    } else if (f->kind == 0) {
-        STIR(double, double_bits)
-    } else if (f->bits == 8) {
-        STIR(uint8_t, )
-    } else if (f->bits == 16) {
-        STIR(uint16_t, )
-    } else if (f->bits == 32) {
-        STIR(uint32_t, )
-    } else {
-        STIR(uint64_t, )
-    }
-}
-
 /* All values of all outputs in one number; -0 counts as 0 and every NaN as one. */
 static uint64_t digest(const struct copy *c)
 {
-    uint64_t h[IN_TURN] = {0}, all = 0;
+    uint64_t h = 0;
     for (int a = 0; a < mdh_arg_count; a++) {
         const struct mdh_arg *arg = &mdh_args[a];
         size_t n = arg->role == ARRAY ? spec.count[a] : 1;
         if (arg->role == PARAM || !(arg->flags & 1))
             continue;
-        for (int f = 0; f < arg->fields; f++)
-            stir(h, (const char *)c->slot[a] + arg->field[f].offset, n, arg->size, &arg->field[f]);
+        for (size_t e = 0; e < n; e++)
+            for (int f = 0; f < arg->fields; f++) {
+                const char *p = (const char *)c->slot[a] + e * arg->size + arg->field[f].offset;
+                uint64_t bits = (uint64_t)get_integer(p, arg->field[f].bits);
+                if (arg->field[f].kind == 0) {
+                    double v = get_real(p, arg->field[f].bits);
+                    bits = isnan(v) ? 1 : v == 0 ? 0 : bits;
+                }
+                h = (h ^ bits) * 0x9E3779B97F4A7C15u, h ^= h >> 29;
+            }
     }
-    for (int k = 0; k < IN_TURN; k++)
-        all = stirred(all, h[k]);
-    return all;
+    return h;
 }
 
 static struct copy bench, pristine;
