@@ -17,7 +17,7 @@ from itertools import pairwise, product
 from math import gcd
 
 from lifter.polyhedral import Constraint, at_least, equal, rename, satisfiable
-from mdh_core.expr import Affine, Binary, Cast, Const, Expr, ScalarType, Unary, Var
+from mdh_core.expr import Affine, Binary, Cast, Const, Expr, ScalarType, Unary, Var, as_affine
 from mdh_core.polytope import implied, project, rows_of, without_implied
 
 # --------------------------------------------------------------------------- polynomials
@@ -41,7 +41,8 @@ class Poly:
 
     @staticmethod
     def from_affine(a: Affine) -> Poly:
-        return Poly.of({**{(n,): c for n, c in a.terms}, (): a.const})
+        terms = tuple([((n,), c) for n, c in a.terms])
+        return Poly((((), a.const), *terms) if a.const else terms)  # sorted already
 
     def __add__(self, other: Poly) -> Poly:
         total = dict(self.terms)
@@ -112,23 +113,28 @@ def _without(m: Monomial, part: Monomial) -> Monomial | None:
 
 def as_polynomial(e: Expr) -> Poly | None:
     """The polynomial value of an integer expression, or None; integer casts are looked through."""
+    affine = as_affine(e)
+    return _as_polynomial(e) if affine is None else Poly.from_affine(affine)
+
+
+def _as_polynomial(e: Expr) -> Poly | None:
     match e:
         case Const(value=int(value)):
             return Poly.number(value)
         case Var(name=name, type=ScalarType() as t) if t.is_integer:
             return Poly.of({(name,): 1})
         case Cast(a=a, type=t) if t.is_integer:
-            return as_polynomial(a)
+            return _as_polynomial(a)
         case Unary(op="-", a=a):
-            x = as_polynomial(a)
+            x = _as_polynomial(a)
             return None if x is None else -x
         case Binary(op="+" | "-" | "*" as op, a=a, b=b):
-            x, y = as_polynomial(a), as_polynomial(b)
+            x, y = _as_polynomial(a), _as_polynomial(b)
             if x is None or y is None:
                 return None
             return x + y if op == "+" else x - y if op == "-" else x * y
         case Binary(op="<<", a=a, b=Const(value=int(shift))) if 0 <= shift < 31:
-            x = as_polynomial(a)
+            x = _as_polynomial(a)
             return None if x is None else x * Poly.number(1 << shift)
         case _:
             return None

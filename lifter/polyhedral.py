@@ -50,11 +50,14 @@ def equal(a: Affine, b: Affine) -> Constraint:
 
 def satisfiable(constraints: Iterable[Constraint]) -> bool:
     """Is there an integer point? True also where isl gave up."""
-    return _satisfiable(frozenset(constraints))
+    return _satisfiable(frozenset([(c.value.terms, c.value.const, c.equality) for c in constraints]))
+
+
+Row = tuple[tuple[tuple[str, int], ...], int, bool]  # terms, constant, equality
 
 
 @lru_cache(maxsize=20_000)
-def _satisfiable(constraints: frozenset[Constraint]) -> bool:
+def _satisfiable(constraints: frozenset[Row]) -> bool:
     rows = _reduced(constraints)
     if rows is None:
         return False
@@ -70,15 +73,12 @@ def _satisfiable(constraints: frozenset[Constraint]) -> bool:
     return answer is not True
 
 
-Row = tuple[tuple[tuple[str, int], ...], int, bool]  # terms, constant, equality
-
-
-def _reduced(constraints: frozenset[Constraint]) -> list[Row] | None:
+def _reduced(constraints: frozenset[Row]) -> list[Row] | None:
     """The constraints without variables that an equality gives; None where they contradict plainly.
 
     isl decides everything; this spares it the many questions with an obvious answer.
     """
-    rows = [(dict(c.value.terms), c.value.const, c.equality) for c in constraints]
+    rows = [(dict(terms), const, equality) for terms, const, equality in constraints]
     while True:
         found = None
         for k, (terms, _, equality) in enumerate(rows):

@@ -163,7 +163,10 @@ class _Steps:
     names: Names = field(default_factory=lambda: Names(set()))
     reasons: list[tuple[HostLoop | Sequential, Diagnostic]] = field(default_factory=list)
     followed: tuple[Body, list[set[str]]] | None = None  # statements, and what is read from each of them on
-    known: dict[tuple[Body, Place], tuple[MdhProgram, ...] | Diagnostic] = field(default_factory=dict)
+    known: dict[tuple[int, Place], tuple[MdhProgram, ...] | Diagnostic] = field(default_factory=dict)
+    normals: dict[tuple[object, ...], NormalNest | Refusal] = field(default_factory=dict)
+    numbers: dict[Body, int] = field(default_factory=dict)
+    met: dict[tuple[int, ...], tuple[int, Body]] = field(default_factory=dict)  # by identity of statements
 
     def __post_init__(self) -> None:
         self.memory = {s.name: s for s in self.nest.scalars}
@@ -218,24 +221,47 @@ class _Steps:
         buffers += tuple(b for b in self.temporaries.values() if b.name in mine and b.extents)
         return replace(self.nest, body=body, params=params, buffers=buffers, scalars=scalars)
 
+    def number(self, body: Body) -> int:
+        """The same for equal statements.  Rewritings ask about the same ones again and again: to hash a tree
+        takes as long as to walk through it."""
+        identity = tuple(map(id, body))
+        found = self.met.get(identity)
+        if found is None:
+            found = self.met[identity] = self.numbers.setdefault(body, len(self.numbers)), body
+        return found[0]
+
     def normal(self, body: Body, place: Place) -> NormalNest:
-        facts = tuple(c for h in place.hosts for c in h.domain)
-        return normalise(self.sub_nest(body, place), facts, self.shapes)
+        """Raises ``Refusal``."""
+        nest = self.sub_nest(body, place)
+        key = self.number(body), tuple([s.span.start for s in body]), place.hosts, nest.buffers
+        found = self.normals.get(key)
+        if found is None:
+            facts = tuple(c for h in place.hosts for c in h.domain)
+            try:
+                found = normalise(nest, facts, self.shapes)
+            except Refusal as refusal:
+                found = refusal
+            self.normals[key] = found
+        if isinstance(found, Refusal):
+            raise Refusal(found.diagnostic)
+        return found
 
     def flat(self, body: Body, place: Place) -> tuple[MdhProgram, ...] | Diagnostic:
         """The programs of a statement list, or why it has none."""
-        key = (body, place)
-        if key not in self.known:
+        key = self.number(body), place
+        known = self.known.get(key)
+        if known is None:
             if self.exhausted:
                 return Diagnostic("MDH211", "the nest is too intricate to be analysed", span=self.nest.span)
             self.work += sum(1 for e in tree_exprs(body) for _ in walk(e))
             try:
                 found = flat_programs(self.sub_nest(body, place), self.normal(body, place))
                 check_overlap(self.nest, found)
-                self.known[key] = tuple(_before_hosts(p, place.hosts) for p in found)
+                known = tuple(_before_hosts(p, place.hosts) for p in found)
             except Refusal as refusal:
-                self.known[key] = refusal.diagnostic
-        return self.known[key]
+                known = refusal.diagnostic
+            self.known[key] = known
+        return known
 
     # ----------------------------------------------------------------- statement lists
 

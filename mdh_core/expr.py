@@ -21,8 +21,9 @@ Evaluation follows C: integers wrap at their width, ``float`` rounds after each 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from operator import is_not
 from typing import assert_never
 
 from mdh_core.source import NO_SPAN, Span
@@ -267,21 +268,21 @@ class Function:
 
 def children(e: Expr) -> tuple[Expr, ...]:
     """Direct subexpressions, in evaluation order."""
-    match e:
-        case Const() | Var() | Operand() | Result():
+    match e:  # the most frequent first: analyses walk through trees all the time
+        case Binary():
+            return (e.a, e.b)
+        case Var() | Const() | Operand() | Result():
             return ()
-        case Load(index=index):
-            return index
-        case Unary(a=a) | Cast(a=a) | Field(a=a):
-            return (a,)
-        case Binary(a=a, b=b):
-            return (a, b)
-        case Select(cond=c, then=t, other=o):
-            return (c, t, o)
-        case Call(args=args):
-            return args
-        case MakeRecord(values=values):
-            return values
+        case Load():
+            return e.index
+        case Cast() | Unary() | Field():
+            return (e.a,)
+        case Select():
+            return (e.cond, e.then, e.other)
+        case Call():
+            return e.args
+        case MakeRecord():
+            return e.values
         case _:
             assert_never(e)
 
@@ -289,39 +290,39 @@ def children(e: Expr) -> tuple[Expr, ...]:
 def map_children(e: Expr, f: Callable[[Expr], Expr]) -> Expr:
     """The same node with ``f`` applied to each direct subexpression; ``e`` itself where none changes."""
     match e:
-        case Const() | Var() | Operand() | Result():
+        case Binary():
+            x, y = f(e.a), f(e.b)
+            return e if x is e.a and y is e.b else Binary(e.op, x, y, e.type)
+        case Var() | Const() | Operand() | Result():
             return e
-        case Load(index=index):
-            new = _mapped(index, f)
-            return e if new is index else Load(e.buffer, new, e.type, e.span)
-        case Unary(a=a):
-            x = f(a)
-            return e if x is a else Unary(e.op, x, e.type)
-        case Cast(a=a):
-            x = f(a)
-            return e if x is a else Cast(x, e.type)
-        case Field(a=a):
-            x = f(a)
-            return e if x is a else Field(x, e.name, e.type)
-        case Binary(a=a, b=b):
-            x, y = f(a), f(b)
-            return e if x is a and y is b else Binary(e.op, x, y, e.type)
-        case Select(cond=c, then=t, other=o):
-            x, y, z = f(c), f(t), f(o)
-            return e if x is c and y is t and z is o else Select(x, y, z, e.type)
-        case Call(args=args):
-            new = _mapped(args, f)
-            return e if new is args else Call(e.function, new, e.type)
-        case MakeRecord(values=values):
-            new = _mapped(values, f)
-            return e if new is values else MakeRecord(new, e.type)
+        case Load():
+            new = _mapped(e.index, f)
+            return e if new is e.index else Load(e.buffer, new, e.type, e.span)
+        case Cast():
+            x = f(e.a)
+            return e if x is e.a else Cast(x, e.type)
+        case Unary():
+            x = f(e.a)
+            return e if x is e.a else Unary(e.op, x, e.type)
+        case Field():
+            x = f(e.a)
+            return e if x is e.a else Field(x, e.name, e.type)
+        case Select():
+            x, y, z = f(e.cond), f(e.then), f(e.other)
+            return e if x is e.cond and y is e.then and z is e.other else Select(x, y, z, e.type)
+        case Call():
+            new = _mapped(e.args, f)
+            return e if new is e.args else Call(e.function, new, e.type)
+        case MakeRecord():
+            new = _mapped(e.values, f)
+            return e if new is e.values else MakeRecord(new, e.type)
         case _:
             assert_never(e)
 
 
 def _mapped(parts: tuple[Expr, ...], f: Callable[[Expr], Expr]) -> tuple[Expr, ...]:
     new = tuple(map(f, parts))
-    return parts if all(x is y for x, y in zip(new, parts, strict=True)) else new
+    return new if any(map(is_not, new, parts)) else parts
 
 
 def walk(e: Expr) -> Iterator[Expr]:
@@ -331,23 +332,38 @@ def walk(e: Expr) -> Iterator[Expr]:
         e = rest.pop()
         yield e
         if below := children(e):
-            rest.extend(reversed(below))
+            rest += below[::-1]
 
 
 def rewrite(e: Expr, f: Callable[[Expr], Expr | None]) -> Expr:
     """Bottom-up rewriting: ``f`` returns a replacement, or None to keep the node."""
-    e = map_children(e, lambda child: rewrite(child, f))
-    new = f(e)
-    return e if new is None else new
+
+    def below(e: Expr) -> Expr:
+        e = map_children(e, below)
+        new = f(e)
+        return e if new is None else new
+
+    return below(e)
 
 
-def substitute(e: Expr, values: dict[str, Expr]) -> Expr:
+def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
     """Variables replaced by expressions."""
-    return rewrite(e, lambda n: values.get(n.name) if isinstance(n, Var) else None)
+
+    def below(e: Expr) -> Expr:
+        return values.get(e.name, e) if isinstance(e, Var) else map_children(e, below)
+
+    return below(e) if values else e
 
 
 def variables(e: Expr) -> frozenset[str]:
-    return frozenset(n.name for n in walk(e) if isinstance(n, Var))
+    found, rest = set(), [e]
+    while rest:
+        e = rest.pop()
+        if isinstance(e, Var):
+            found.add(e.name)
+        else:
+            rest += children(e)
+    return frozenset(found)
 
 
 def base_of(target: Expr) -> Var | Load:
@@ -397,20 +413,20 @@ def map_stmts(body: tuple[Stmt, ...], f: Callable[[Expr], Expr]) -> tuple[Stmt, 
 
     def one(s: Stmt) -> Stmt:
         match s:
-            case Declare(value=value):
-                return replace(s, value=None if value is None else f(value))
             case Assign(target=target, value=value):
-                return replace(s, target=f(target), value=f(value))
+                return Assign(f(target), f(value), s.span)
+            case Declare(value=value):
+                return Declare(s.name, s.type, None if value is None else f(value), s.span)
             case If(cond=cond, then=then, other=other):
-                return replace(s, cond=f(cond), then=map_stmts(then, f), other=map_stmts(other, f))
+                return If(f(cond), map_stmts(then, f), map_stmts(other, f), s.span)
             case While(cond=cond, body=inner):
-                return replace(s, cond=f(cond), body=map_stmts(inner, f))
+                return While(f(cond), map_stmts(inner, f), s.span)
             case Return(value=value):
-                return replace(s, value=f(value))
+                return Return(f(value), s.span)
             case _:
                 assert_never(s)
 
-    return tuple(one(s) for s in body)
+    return tuple(map(one, body))
 
 
 # --------------------------------------------------------------------------- affine expressions
