@@ -236,8 +236,15 @@ class Accumulators:
         """Whether some steps are taken point by point."""
         tile = max(self.n.nest.tile - self.n.scope, 0)
         if self._step_condition(tile) is not None:
-            return True
+            return not self._row_by_row(tile)
         return self.reduces_lanes and self._reduced_whole(tile) is not None
+
+    def _row_by_row(self, tile: int) -> bool:
+        """Whether a row of the register tile, loops ``inner[tile:]``, is in a step whole or not at all."""
+        reduced = any(x.dim not in self.n.concatenated for x in self.inner[tile:])
+        if self.lanes is None or self.masked or reduced:
+            return False
+        return not any(self.lanes.dim in r.names for r in (*self.n.domain.rows, *self.steps))
 
     def _step_condition(self, tile: int) -> str | None:
         """Where all points of the register tile contribute, and their operands exist; None: always.

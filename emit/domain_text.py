@@ -63,13 +63,21 @@ class DomainText:
         Rows about indices that no loop changes any more are left out (unless ``every``): the loop
         that came last has obeyed them.
         """
-        moving = {x.dim for x in inner}
-        tests = [
-            self.not_negative(self._corner(r, inner, largest=False), at)
-            for r in rows
-            if every or r.names & moving
-        ]
+        tests = [self.not_negative(r, at) for r in self._smallest(rows, inner, every)]
         return " && ".join(dict.fromkeys(tests)) or None
+
+    def _smallest(self, rows: Rows, inner: Sequence[Loop], every: bool) -> Rows:
+        moving = {x.dim for x in inner}
+        return [self._corner(r, inner, largest=False) for r in rows if every or r.names & moving]
+
+    def rising(
+        self, dim: str, rows: Rows, inner: Sequence[Loop], at: dict[str, str], every: bool = False
+    ) -> str | None:
+        """Of the tests of ``throughout`` those that, once they hold, hold for all larger indices of ``dim``;
+        None: there are none.  Of the others each that has failed fails for all larger ones.
+        """
+        found = [r for r in self._smallest(rows, inner, every) if r.coefficient(dim) > 0]
+        return " && ".join(dict.fromkeys(self.not_negative(r, at) for r in found)) or None
 
     def nowhere(self, rows: Rows, inner: Sequence[Loop], at: dict[str, str]) -> str | None:
         """C text that holds where one of the rows fails for all points that the loops reach."""

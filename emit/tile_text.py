@@ -6,8 +6,9 @@ vector form, vectors; clipped rests go to a scalar ``tail``.  The other one has 
 
 On the border of a domain, the clipped version visits its points and no others.  Vectors meet the border in
 two ways.  Where only some points of a step contribute, these are added to ``tail``, scalars that join the
-vectors at the end.  Where some cells of the tile are outside (``guard``), they are computed with the
-others but not stored.  The same holds for a tile on the border of the sizes that was moved back.
+vectors at the end; where these are whole rows, to the vectors of the row.  Where some cells of the tile are
+outside (``guard``), they are computed with the others but not stored.  The same holds for a tile on the
+border of the sizes that was moved back.
 """
 
 from __future__ import annotations
@@ -123,8 +124,17 @@ class Tile(Results):
                  for (; k < end && k + 7 < n; k += 8) { whole }
                  for (; k < end; k += 8) { clipped }
 
-        Once a step is clipped, all later ones are.  Compilers keep accumulators in registers through a loop
-        without the clipped step, and spill them around one that has it.
+        Once a step is clipped, all later ones are.  On the border of a domain the same, for steps of which
+        only some points contribute; such come first, too, where a constraint lets the loop begin late:
+
+        before   for (k = 0; k < end; k++) if (i + 7 <= k) { whole } else { points one by one }
+        after    long k = 0;
+                 for (; k < end && !(i + 7 <= k); k++) { points one by one }
+                 for (; k < end && i + 7 <= k; k++) { whole }
+                 for (; k < end; k++) { points one by one }
+
+        Compilers keep accumulators in registers through a loop without the clipped step, and may spill them
+        around one that has it.
         """
         variable = self.n._variable(loop)
         lines, first, end = self.n.bounds(loop, variable, self.inner[k + 1 :], self.n.domain.rows)
@@ -138,18 +148,28 @@ class Tile(Results):
         if self.by_rows and whole in (None, "0"):
             self._steps_between_rows(loop, k, (first, end))
             return
-        if whole in (None, "0") or self._step_condition(k + 1) is not None:
+        condition = self._step_condition(k + 1)
+        if condition is None and whole in (None, "0"):
             with self.out.block(for_head(loop, variable, first, end)):
                 self._fetch_pages(k + 1)
                 self._points(k + 1)
             return
         step = step_of(loop, variable)
         self.out.add(f"long {variable} = {first};")
-        with self.out.block(f"for (; {variable} < {end} && {whole}; {step})"):
+        tile, at = self.inner[k + 1 :], self.context.at
+        late = condition and self.n.domain.rising(loop.dim, self.steps, tile, at, every=self.guarded)
+        if late:
+            with self.out.block(f"for (; {variable} < {end} && !({late}); {step})"):
+                self._single_points(k + 1)
+        tests = " && ".join(c for c in (whole, condition) if c)
+        with self.out.block(f"for (; {variable} < {end} && {tests}; {step})"):
             self._fetch_pages(k + 1)
             self._tile_loops(k + 1, whole=True)
         with self.out.block(f"for (; {variable} < {end}; {step})"):
-            self._tile_loops(k + 1, whole=False)
+            if condition is None:
+                self._tile_loops(k + 1, whole=False)
+            else:
+                self._single_points(k + 1)
 
     def _fetch_pages(self, k: int) -> None:
         """Before a step, loops ``inner[k:]``, along rows that are reduced in vectors."""
@@ -179,7 +199,12 @@ class Tile(Results):
                 self._points(k + 1)
 
     def _single_points(self, k: int) -> None:
-        """The points of loops ``inner[k:]`` that are in the domain, one by one."""
+        """The points of loops ``inner[k:]`` that are in the domain, one by one; rows of vectors where that is
+        what they are.
+        """
+        if k == max(self.n.nest.tile - self.n.scope, 0) and self.vectors and self._row_by_row(k):
+            self._single_rows(k)
+            return
         if k == len(self.inner):
             self._scalar_point(tail=bool(self.vectors))
             return
@@ -191,6 +216,24 @@ class Tile(Results):
             else:
                 self._clipped_loop(loop, stack, inner)
             self._single_points(k + 1)
+
+    def _single_rows(self, k: int) -> None:
+        """The rows of the register tile, loops ``inner[k:]``, that are in the domain.
+
+        A branch for each row, and not a loop over some: which accumulators it changes is known then.
+        """
+        *around, lanes = self.inner[k:]
+        mine = {x.dim for x in around}
+        with ExitStack() as stack:
+            stack.callback(self._restore, dict(self.context.at), dict(self.counters))
+            for n, loop in enumerate(around):
+                self._counter_loop(loop, stack, around[n + 1 :], None)
+            rows = [r for r in self.n.domain.rows if r.names & mine]
+            inside = self.n.domain.throughout(rows, (lanes,), self.context.at, every=True)
+            if inside is not None:
+                stack.enter_context(self.out.block(f"if ({inside})"))
+            self._vector_loop(stack)
+            self._vector_point()
 
     def _clipped_loop(self, loop: Loop, stack: ExitStack, inner: Sequence[Loop]) -> None:
         """A loop over parts of a reduced dimension."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,9 +25,10 @@ from lowering.lower import Nest, lower
 from lowering.machine import Machine
 from lowering.point import TILES as TILE_LOOPS
 from lowering.point import Point, configuration_at, dims_around
+from lowering.programs import of_known_sizes
 from mdh_core.combine import scalar_operator
 from mdh_core.evaluate import Value
-from mdh_core.expr import FLOAT, INT32, Binary, Const, Operand, Var, walk
+from mdh_core.expr import FLOAT, INT32, Binary, Const, Constraint, Operand, Var, walk
 from mdh_core.interpreter import run
 from mdh_core.ir import MdhProgram, Param
 from tests.catalogue import CATALOGUE, EVERYTHING, PLUS, binary, program, small_params, x
@@ -103,6 +105,39 @@ def test_tiles_stay_in_registers(name: str, tmp_path: Path) -> None:
     for loop in tiles:
         assert spills(loop) == []
         assert not [row for row in loop if re.match(r"vmul|vbroadcast.*%xmm", row)]  # copies hold products
+
+
+@pytest.mark.parametrize("begins", ["late", "at once"])
+@pytest.mark.parametrize("constants", [True, False])
+def test_rows_of_a_triangle_stay_in_registers(constants: bool, begins: str, tmp_path: Path) -> None:
+    """Rows of a triangular matrix end, or begin, in different steps: by a branch for each of them, where no
+    accumulator leaves its register, and in loops before or behind the steps in which all of them are.
+    """
+    sizes = {"i": 1000, "j": 1200, "k": 1000}
+    p = EVERYTHING["trmm"]
+    if begins == "at once":  # k < i instead of k > i
+        (row,) = p.hom.domain
+        p = replace(p, hom=replace(p.hom, domain=(Constraint(-row.value - 2),)))
+    p = with_extents(p, buffers_for(p, small_params(p), random.Random(0)), symbolic=True)[0]
+    if constants:
+        values = {"M": 1000, "N": 1200} | {x.name: 1200 for x in p.params if x.name not in ("M", "N")}
+        ((p,),) = (of_known_sizes((p,), values),)
+    point = _default(p, sizes) | {"rows_i": 8, "rows_j": 1, "vector": "j", "lanes": 48}
+    (c,) = configuration_at((p,), SERVER, (sizes,), point)
+    text = emit_openmp(KernelRequest("k", "trmm", (p,), (c,), SERVER)).text
+    (tmp_path / "k.c").write_text(text.replace("static int k(", "int k("))
+    subprocess.run(
+        ["gcc", *AVX512, "-w", "-S", str(tmp_path / "k.c"), "-o", str(tmp_path / "k.s")], check=True
+    )
+    loops = innermost_loops((tmp_path / "k.s").read_text())
+    tiles = [x for x in loops if sum(re.match(r"vfmadd\w+ps.*%zmm", row) is not None for row in x) >= 24]
+    assert tiles
+    for loop in tiles:
+        assert spills(loop) == []
+    assert "tail" not in text
+    whole = re.search(r"for \(; k(_\d+)? < \w+ && (?!!)", text)
+    rows = [m.start() for m in re.finditer(r"for \(; k(_\d+)? < \w+( && !\(.*\))?; k", text)]
+    assert whole and rows and (min(rows) < whole.start()) == (begins == "late")
 
 
 def _window(shape: Point, tmp_path: Path) -> list[str]:
