@@ -8,6 +8,7 @@ bandwidth of each cache; copies and strided reads are added.  Good for ordering 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -232,15 +233,24 @@ def alike(f: Facts, machine: Machine, buffer: str, point: Point) -> float:
     return aliased(use, tile) if machine.vector_bytes < LINE and short else 1.0
 
 
-def has_short_tiles(f: Facts, point: Point) -> bool:
-    """Whether vectors are reduced in so few steps that what stands around a tile's loops takes time, too.
+def gains_by_constants(f: Facts, point: Point) -> bool:
+    """Whether constants for the sizes make code faster (docs/performance.md has the measurements).
 
-    With constants for the sizes, loops of one iteration, tests of what a tile touches, and products of
-    strides are gone from there (measured: 1.05 to 1.9 times as fast; nothing where steps are many).
+    With them, loops of one iteration, tests of what a tile touches, and products of strides are gone, and the
+    rows of a tile are at constant distances.  That takes time around reductions of few steps (1.05 to 1.9
+    times as fast), of which few are whole in a triangle (1.0 to 1.1), and in stencils and recurrences over
+    arrays of several dimensions (1.0 to 1.14); not around many steps, nor in maps that read each cell once.
+    Maps that fetch ahead were faster on one machine and slower on another.
     """
-    if not f.pw or point.get("vector", "-") == "-":
+    if not f.pw:
+        times = Counter(a.buffer for a in f.program.inp.accesses)
+        neighbours = any(n > 1 and f.program.buffer(b).rank > 1 for b, n in times.items())
+        recurrent = f.program.hom.dims_of("ps") and any(b.rank > 1 for b in f.program.buffers)
+        return not point.get("ahead") and bool(neighbours or recurrent)
+    if point.get("vector", "-") == "-":
         return False
-    return math.prod(f.sizes[d] for d in f.pw) <= _FEW_STEPS
+    bounded = any(r.names & f.sizes.keys() for r in f.program.hom.domain)
+    return bounded or math.prod(f.sizes[d] for d in f.pw) <= _FEW_STEPS
 
 
 def _is_apart(f: Facts, vector: str) -> bool:

@@ -18,7 +18,7 @@ from lifter.fusion import Fusion, fused, neighbours
 from lifter.lift import FinalIterator, LiftedNest
 from lowering.boxed import boxed
 from lowering.choice import default_point
-from lowering.cost import estimate, has_short_tiles
+from lowering.cost import estimate, gains_by_constants
 from lowering.delayed import delayed
 from lowering.facts import facts
 from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_rows, usual_tiles
@@ -213,10 +213,10 @@ class Plan:
         return tuple((name, n) for name, n in self.params.items() if name in shaping)
 
     def _gains_by_constants(self, point: Point) -> bool:
-        """Whether what is around the tiles counts in the program that takes most of the time."""
+        """Whether they make the program faster that takes most of the time."""
         costs = self._costs(point)
         k = costs.index(max(costs))
-        return has_short_tiles(facts(self.programs[k], self.sizes[k]), own_values(point, k))
+        return gains_by_constants(facts(self.programs[k], self.sizes[k]), own_values(point, k))
 
     @property
     def starts(self) -> list[Point]:

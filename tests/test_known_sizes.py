@@ -5,6 +5,7 @@ Its results at these and at other sizes are compared in ``test_emit`` and ``test
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,13 +37,44 @@ def plan_of(clause: str = "") -> kernels.Plan:
 
 
 def test_only_sizes_that_somebody_named() -> None:
-    """And by default where tiles have few steps."""
+    """And by default where sums have few terms."""
     assert "known" not in plan_of().default and "known" not in plan_of().space.names
     assert "known" not in plan_of(" sizes(n=640, m=480)").default
     for steps, chosen in ((24, 1), (4000, 0)):
         plan = plan_of(f" sizes(n=640, m=480, k={steps})")
         assert ("known", (0, 1)) in plan.space.parameters
         assert plan.default["known"] == chosen
+
+
+HEAD = "void f(int n, int m, int t, float *restrict y, const float *restrict x, float s) {{\n#pragma mdh sizes({})\n"
+DEFAULTS = {
+    "a stencil": (
+        "for (int k = 0; k < t; k++) for (int i = 1; i < n - 1; i++) for (int j = 1; j < m - 1; j++)"
+        " y[i*m + j] = (y[(i - 1)*m + j] + y[i*m + j + 1]) / 2;", 1
+    ),
+    "a stencil on a line": ("for (int i = 1; i < n - 1; i++) y[i] = x[i - 1] + x[i + 1];", 0),
+    "each cell once": ("for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) y[i*m + j] = 2 * x[i*m + j];", 0),
+    "recurrences": (
+        "for (int i = 0; i < n; i++) for (int j = 1; j < m; j++) y[i*m + j] = s * y[i*m + j - 1] + x[i*m + j];", 1
+    ),
+    "long sums": (
+        "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) for (int k = 0; k < n; k++)"
+        " y[i*m + j] += x[i*n + k] * x[k*m + j];", 0
+    ),
+    "long sums in a triangle": (
+        "for (int i = 0; i < n; i++) for (int j = 0; j <= i; j++) for (int k = 0; k < m; k++)"
+        " y[i*n + j] += x[i*m + k] * x[j*m + k];", 1
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_what_has_constants_by_default(name: str) -> None:
+    """docs/performance.md has the measurements."""
+    loops, chosen = DEFAULTS[name]
+    names = ", ".join(f"{v}=1000" for v in "nmt" if re.search(rf"\b{v}\b", loops))
+    plan = kernels.plan(lifted(HEAD.format(names) + loops + " }"))
+    assert replace(plan, machine=replace(GENERIC, vector_bytes=64)).default["known"] == chosen
 
 
 def test_the_text() -> None:
