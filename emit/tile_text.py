@@ -202,7 +202,7 @@ class Tile(Results):
         """The points of loops ``inner[k:]`` that are in the domain, one by one; rows of vectors where that is
         what they are.
         """
-        if k == max(self.n.nest.tile - self.n.scope, 0) and self.vectors and self._row_by_row(k):
+        if k == max(self.n.nest.tile - self.n.scope, 0) and self._row_by_row(k):
             self._single_rows(k)
             return
         if k == len(self.inner):

@@ -164,6 +164,7 @@ class _Steps:
     reasons: list[tuple[HostLoop | Sequential, Diagnostic]] = field(default_factory=list)
     followed: tuple[Body, list[set[str]]] | None = None  # statements, and what is read from each of them on
     known: dict[tuple[int, Place], tuple[MdhProgram, ...] | Diagnostic] = field(default_factory=dict)
+    # by number, places in the text (for messages), host loops and buffers
     normals: dict[tuple[object, ...], NormalNest | Refusal] = field(default_factory=dict)
     numbers: dict[Body, int] = field(default_factory=dict)
     met: dict[tuple[int, ...], tuple[int, Body]] = field(default_factory=dict)  # by identity of statements
@@ -222,8 +223,11 @@ class _Steps:
         return replace(self.nest, body=body, params=params, buffers=buffers, scalars=scalars)
 
     def number(self, body: Body) -> int:
-        """The same for equal statements.  Rewritings ask about the same ones again and again: to hash a tree
-        takes as long as to walk through it."""
+        """The same for equal statements.
+
+        Rewritings ask about the same ones again and again, and to hash a tree takes as long as to walk
+        through it; ``met`` keeps the statements, so that identities stay theirs.
+        """
         identity = tuple(map(id, body))
         found = self.met.get(identity)
         if found is None:

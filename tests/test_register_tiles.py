@@ -79,6 +79,14 @@ def innermost_loops(assembly: str) -> list[list[str]]:
     return [rows[a : b + 1] for a, b in inner]
 
 
+def compiled_loops(text: str, directory: Path) -> list[list[str]]:
+    """The innermost loops of the kernel ``k``, as gcc compiles it for AVX-512."""
+    source, assembly = directory / "k.c", directory / "k.s"
+    source.write_text(text.replace("static int k(", "int k("))
+    subprocess.run(["gcc", *AVX512, "-w", "-S", str(source), "-o", str(assembly)], check=True)
+    return innermost_loops(assembly.read_text())
+
+
 def spills(loop: list[str]) -> list[str]:
     """Instructions that move a vector between a register and a place of the stack that has no index."""
     return [row for row in loop if re.search(r"-?\d*\(%r[sb]p\)", row) and re.search(r"%[xyz]mm", row)]
@@ -90,10 +98,7 @@ def test_tiles_stay_in_registers(name: str, tmp_path: Path) -> None:
     point = _default(p, sizes)
     (c,) = configuration_at((p,), SERVER, (sizes,), point)
     text = emit_openmp(KernelRequest("k", name, (p,), (c,), SERVER)).text
-    source = tmp_path / "k.c"
-    source.write_text(text.replace("static int k(", "int k("))
-    subprocess.run(["gcc", *AVX512, "-w", "-S", str(source), "-o", str(tmp_path / "k.s")], check=True)
-    loops = innermost_loops((tmp_path / "k.s").read_text())
+    loops = compiled_loops(text, tmp_path)
     rows = 1
     for d in row_dims(facts(p, sizes)):
         rows *= int(point[f"rows_{d}"])
@@ -121,15 +126,13 @@ def test_rows_of_a_triangle_stay_in_registers(constants: bool, begins: str, tmp_
     p = with_extents(p, buffers_for(p, small_params(p), random.Random(0)), symbolic=True)[0]
     if constants:
         values = {"M": 1000, "N": 1200} | {x.name: 1200 for x in p.params if x.name not in ("M", "N")}
-        ((p,),) = (of_known_sizes((p,), values),)
+        (known,) = of_known_sizes((p,), values)
+        assert isinstance(known, MdhProgram)
+        p = known
     point = _default(p, sizes) | {"rows_i": 8, "rows_j": 1, "vector": "j", "lanes": 48}
     (c,) = configuration_at((p,), SERVER, (sizes,), point)
     text = emit_openmp(KernelRequest("k", "trmm", (p,), (c,), SERVER)).text
-    (tmp_path / "k.c").write_text(text.replace("static int k(", "int k("))
-    subprocess.run(
-        ["gcc", *AVX512, "-w", "-S", str(tmp_path / "k.c"), "-o", str(tmp_path / "k.s")], check=True
-    )
-    loops = innermost_loops((tmp_path / "k.s").read_text())
+    loops = compiled_loops(text, tmp_path)
     tiles = [x for x in loops if sum(re.match(r"vfmadd\w+ps.*%zmm", row) is not None for row in x) >= 24]
     assert tiles
     for loop in tiles:
@@ -146,11 +149,7 @@ def _window(shape: Point, tmp_path: Path) -> list[str]:
     point = _default(p, sizes) | {"unroll_r": 5, "unroll_s": 5} | shape
     (c,) = configuration_at((p,), SERVER, (sizes,), point)
     text = emit_openmp(KernelRequest("k", "conv2d", (p,), (c,), SERVER)).text
-    (tmp_path / "k.c").write_text(text.replace("static int k(", "int k("))
-    subprocess.run(
-        ["gcc", *AVX512, "-w", "-S", str(tmp_path / "k.c"), "-o", str(tmp_path / "k.s")], check=True
-    )
-    loops = innermost_loops((tmp_path / "k.s").read_text())
+    loops = compiled_loops(text, tmp_path)
     (window,) = [x for x in loops if sum("vfmadd" in row for row in x) >= 8 * 25]
     return window
 
