@@ -138,10 +138,12 @@ def _write(file: Path, rows: Sequence[Row]) -> None:
 
 def _tell(case: Case, threads: int, limits: Limits) -> None:
     copy = max(limits.copy, limits.move)
+    nanoseconds = limits.round_trip * 1e9
+    trip = f", a line from core to core and back {nanoseconds:.0f} ns" if nanoseconds else ""
     print(
         f"{case.name}, {threads} threads: read {limits.read / 1e9:.1f} GB/s, "
         f"copy {copy / 1e9:.1f}, update {limits.update / 1e9:.1f} GB/s at this size, FMA peak "
-        f"{limits.peak_float / 1e9:.0f} GFLOP/s f32, {limits.peak_double / 1e9:.0f} f64",
+        f"{limits.peak_float / 1e9:.0f} GFLOP/s f32, {limits.peak_double / 1e9:.0f} f64{trip}",
         file=sys.stderr,
     )
 

@@ -1,6 +1,7 @@
 """The benchmarks at small sizes: every case compiles and runs, every peer that is installed has right results."""
 
 import functools
+import itertools
 import json
 import math
 import os
@@ -12,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import compiled
@@ -22,13 +24,19 @@ from benchmarks.choice import table as choices
 from benchmarks.naive import with_directives
 from benchmarks.page import figures, page
 from benchmarks.page import main as show_page
+from benchmarks.peers.serve import placed
 from benchmarks.plot import chart
 from benchmarks.process import Peer
 from benchmarks.run import PYTHON, Row, Settings, bound, run_case
+from mdh_core.expr import FLOAT, INT32
 from tuning.ceilings import Limits
+from tuning.harness import ArrayArg, Candidate, ScalarArg, Subject
+from tuning.measure import run_bench
 from tuning.results import TuneResult
-from tuning.runner import Outcome
+from tuning.runner import Limits as WorkLimits
+from tuning.runner import Outcome, Workbench
 from tuning.search import FAVOURITES, Evaluation, SearchResult
+from tuning.toolchain import Toolchain
 
 LIMITS = Limits(read=1e9, copy=1e9, peak_float=1e9, peak_double=0.5e9, update=1e9)
 BY_NAME = {c.name: c for c in CASES}
@@ -147,6 +155,31 @@ def test_wrong_result_is_not_timed() -> None:
 
 
 # --------------------------------------------------------------------------- peers in Python
+
+
+def test_arrays_of_all_peers_begin_at_the_same_places_of_their_pages(tmp_path: Path) -> None:
+    """Apart from each other: what is written a line behind what is read may cost twice as much (`place_of` in driver.c)."""
+    arrays = [placed(np.zeros(100, np.float32), k + 1) for k in range(6)]  # argument 0 is n
+    places = [a.ctypes.data % 4096 for a in arrays]
+    assert len({p % 4096 // 64 for p in places}) == 6
+    assert all(abs(p - q) % 4096 >= 512 for p, q in itertools.permutations(places, 2))
+    names = [f"y{k}" for k in range(6)]
+    parameters = ", ".join(f"float *{y}" for y in names)
+    store = " ".join(f"{y}[i] = 1;" for y in names)
+    text = f"void f(int n, {parameters})\n{{\n    for (int i = 0; i < n; i++) {{ {store} }}\n}}\n"
+    start, stop = text.index("    for"), text.rindex("}")
+    subject = Subject(
+        text.encode(), "case.c", len(text), text[start:stop].encode(), 3,
+        (ScalarArg("n", "int", INT32), *(ArrayArg(y, "float", FLOAT) for y in names)),
+        lambda sizes: dict.fromkeys(names, sizes["n"]),
+    )  # fmt: skip
+    there = " && ".join(f"(__UINTPTR_TYPE__){y} % 4096 == {p}" for y, p in zip(names, places, strict=True))
+    kernel = f"static int kernel(int n, {parameters})\n{{\n    if (!({there})) return 0;\n    {text[start:stop]}    return 1;\n}}\n"
+    bench = Workbench(Toolchain(flags=("-O1",)), WorkLimits(), threads=1, jobs=1, cache_dir=tmp_path)
+    built = bench.build(subject, Candidate(kernel, f"kernel(n, {', '.join(names)})"))
+    assert built.ok, built
+    ran = run_bench(bench, subject, built.data["program"], {"n": 100}, which=3, seconds=0, min_rounds=1)
+    assert ran.ok, ran  # it declines where they are elsewhere
 
 
 @functools.cache

@@ -119,9 +119,28 @@ def test_doctor_measures_once_and_shows_it_ever_after(monkeypatch):
     )  # bytes per second, of anything today
     assert all(p.single > 1e8 and p.double > 1e8 for p in found.peaks)
     shown = run("doctor")
+    if this_machine().cores > 1:  # seconds, of anything today
+        assert 1e-9 < found.round_trip < 1e-3
+        assert f"a cache line there and back in {found.round_trip * 1e9:.0f} ns" in shown.stdout
     assert re.search(r"ok  memory +read [\d.e+]+, copy [\d.e+]+, triad [\d.e+]+ GB/s", shown.stdout)
     content = json.loads(run("doctor", "--format", "json").stdout)
     assert content["ceilings"]["machine"] == found.machine
+
+
+def test_from_core_to_core_takes_two_threads():
+    assert ceilings.measure_limits(1 << 16, threads=1).round_trip == 0
+    if this_machine().cores > 1:
+        assert 1e-9 < ceilings.measure_limits(1 << 16, threads=2).round_trip < 1e-3
+
+
+def test_files_of_before_lack_the_way_from_core_to_core():
+    save(ONE)
+    path = ceilings.stored_at()
+    content = json.loads(path.read_text())
+    assert content["machines"][ONE.machine].pop("round_trip") == 0
+    path.write_text(json.dumps(content))
+    assert load() == {ONE.machine: ONE}
+    assert not any(label == "core to core" for label, _ in ONE.rows())
 
 
 def test_a_compiler_that_fails_is_an_environment(monkeypatch):

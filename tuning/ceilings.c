@@ -7,6 +7,7 @@
    update  every core changes its part of an array in place, from one, two or four places; bytes, read and written
    move    every core copies with stores past the caches, from one, two or four places; bytes, read and written
    peak    independent vector FMAs in registers, single and double precision; operations per second
+   round_trip  a line goes from the first core to the one that is furthest away and back; seconds, 0 with one thread
 
    What a store brings into a cache before it overwrites it is not counted. */
 #define _GNU_SOURCE
@@ -14,6 +15,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <omp.h>
+#if defined(__linux__)
+#include <sched.h>
+#endif
 #if defined(__SSE__)
 #include <immintrin.h>
 #define FENCE _mm_sfence()
@@ -116,6 +120,68 @@ static double copy_bytes(float *restrict b, const float *restrict a, long n) {
 PEAK(peak_float, vf, float)
 PEAK(peak_double, vd, double)
 
+#define TRIPS 64          /* of a sample; threads that have to share a core take seconds for more */
+#define SAMPLES 400       /* at most so many, */
+#define SECONDS 0.02      /* and for so long */
+
+/* Two threads change a cell in turn, as soon as they see what the other wrote: the best sample.  0: one thread only. */
+static double trip_between(int here, int there) {
+  static __attribute__((aligned(256))) long cell;
+  double best = 0;
+  cell = 0;
+#pragma omp parallel num_threads(2)
+  if (omp_get_num_threads() == 2) {
+    int me = omp_get_thread_num();
+#if defined(__linux__)
+    cpu_set_t before, own;
+    CPU_ZERO(&own);
+    CPU_SET(me ? there : here, &own);
+    sched_getaffinity(0, sizeof before, &before);
+    sched_setaffinity(0, sizeof own, &own);
+#endif
+#pragma omp barrier
+    if (me) {
+      for (long seen = 0, now; (now = __atomic_load_n(&cell, __ATOMIC_ACQUIRE)) >= 0;)
+        if (now > seen) __atomic_store_n(&cell, seen = now + 1, __ATOMIC_RELEASE);
+    } else {
+      double begin = omp_get_wtime();
+      long turn = 0;
+      for (int k = 0; k < SAMPLES && omp_get_wtime() - begin < SECONDS; k++) {
+        double t = omp_get_wtime();
+        for (int i = 0; i < TRIPS; i++, turn += 2) {
+          __atomic_store_n(&cell, turn + 1, __ATOMIC_RELEASE);
+          while (__atomic_load_n(&cell, __ATOMIC_ACQUIRE) != turn + 2);
+        }
+        t = (omp_get_wtime() - t) / TRIPS;
+        if (!k || t < best) best = t;
+      }
+      __atomic_store_n(&cell, -1, __ATOMIC_RELEASE);
+    }
+#if defined(__linux__)
+    sched_setaffinity(0, sizeof before, &before);
+#endif
+  }
+  return best;
+}
+
+static double round_trip(void) {
+  if (omp_get_max_threads() < 2) return 0;
+#if defined(__linux__)
+  double furthest = 0;
+  cpu_set_t cores;
+  int first = -1;
+  if (!sched_getaffinity(0, sizeof cores, &cores)) {
+    for (int c = 0; c < CPU_SETSIZE; c++)
+      if (CPU_ISSET(c, &cores)) {
+        if (first >= 0) furthest = larger(furthest, trip_between(first, c));
+        else first = c;
+      }
+    return furthest;
+  }
+#endif
+  return omp_get_num_procs() < 2 ? 0 : trip_between(0, 0);
+}
+
 /* Large arrays may ask for pages of 2 MiB, as NumPy's do. */
 static float *array(long n, int asks) {
   char *a = aligned_alloc(64, 4 * n);
@@ -132,6 +198,7 @@ int main(int argc, char **argv) {
   if (!a || !b || !d) return 1;
 #pragma omp parallel for
   for (long i = 0; i < n; i++) a[i] = 1, b[i] = 0, d[i] = 0;
+  double trip = round_trip(); /* before the others have the cores at work */
   double read = 0, copy = 0, triad = 0, update = 0, move = 0, single = 0, twice = 0;
   for (int r = 0; r < 7; r++) {
     copy = larger(copy, copy_bytes(b, a, n)), triad = larger(triad, triad_bytes(d, b, a, n));
@@ -143,7 +210,7 @@ int main(int argc, char **argv) {
     single = larger(single, peak_float()), twice = larger(twice, peak_double());
   }
   printf("{\"read\": %g, \"copy\": %g, \"triad\": %g, ", read, copy, triad);
-  printf("\"update\": %g, \"move\": %g, ", update, move);
+  printf("\"update\": %g, \"move\": %g, \"round_trip\": %g, ", update, move, trip);
   printf("\"peak_float\": %g, \"peak_double\": %g}\n", single, twice);
   return 0;
 }

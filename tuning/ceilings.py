@@ -1,4 +1,4 @@
-"""The limits of this machine, measured by a small C program of ours: bandwidth per cache level, FMA peak.
+"""The limits of this machine, measured by a small C program of ours: bandwidths, FMA peak, core to core.
 
     compiler, threads  ->  Ceilings  ->  ceilings.json beside the tuning database, by machine
 
@@ -39,7 +39,10 @@ class CeilingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bytes per second, operations per second; of all threads together, the best of seven."""
+    """Bytes per second, operations per second; of all threads together, the best of seven.
+
+    ``round_trip``: seconds of a line from the first core to the furthest and back; 0 with one thread.
+    """
 
     read: float
     copy: float
@@ -48,6 +51,7 @@ class Limits:
     triad: float = 0.0
     update: float = 0.0  # read and written in place
     move: float = 0.0  # read and written past the caches
+    round_trip: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +77,15 @@ class Peak:
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """``machine``: the fingerprint of machine, compiler and flags that they were measured with."""
+    """``machine``: the fingerprint of machine, compiler and flags that they were measured with.
+
+    ``round_trip``: see ``Limits``; 0 where it was not measured.
+    """
 
     machine: str
     levels: tuple[Level, ...]
     peaks: tuple[Peak, ...]
+    round_trip: float = 0.0
 
     def bandwidth(self, level: str = "memory") -> float:
         """Read bandwidth of a level with all threads, in bytes per second."""
@@ -97,6 +105,8 @@ class Ceilings:
             out.append(
                 ("FMA peak", f"{_giga(p.single)} f32, {_giga(p.double)} f64 GFLOP/s ({_threads(p.threads)})")
             )
+        if self.round_trip:
+            out.append(("core to core", f"a cache line there and back in {self.round_trip * 1e9:.0f} ns"))
         return out
 
     def as_json(self) -> dict[str, object]:
@@ -129,6 +139,7 @@ def measure(toolchain: Toolchain, threads: int, tell: Callable[[str], None] = la
     """Every level with one thread and with all, and the peaks.  Raises ``CeilingsError``."""
     levels: list[Level] = []
     peaks: dict[int, Peak] = {}
+    trip = 0.0
     machine = this_machine()
     with tempfile.TemporaryDirectory(prefix="mdh-lift-") as directory:
         program = _compiled(toolchain.cc, Path(directory))
@@ -136,11 +147,12 @@ def measure(toolchain: Toolchain, threads: int, tell: Callable[[str], None] = la
             for name, array in _arrays(machine, n):
                 tell(f"{name}, {_threads(n)}")
                 found = _run(program, array, n)
+                trip = max(trip, found.round_trip)
                 levels.append(Level(name, n, array, found.read, found.copy, found.triad))
                 before = peaks.get(n, Peak(n, 0.0, 0.0))
                 single, double = found.peak_float, found.peak_double
                 peaks[n] = Peak(n, max(before.single, single), max(before.double, double))
-    return Ceilings(machine_key(toolchain.cc, threads), tuple(levels), tuple(peaks.values()))
+    return Ceilings(machine_key(toolchain.cc, threads), tuple(levels), tuple(peaks.values()), trip)
 
 
 def machine_key(cc: Sequence[str], threads: int) -> str:
@@ -213,7 +225,8 @@ def load(path: Path | None = None) -> dict[str, Ceilings]:
 
 def _ceilings(machine: str, value: Mapping[str, Any]) -> Ceilings:
     levels = tuple(Level(**x) for x in value["levels"])
-    return Ceilings(machine, levels, tuple(Peak(**x) for x in value["peaks"]))
+    peaks = tuple(Peak(**x) for x in value["peaks"])
+    return Ceilings(machine, levels, peaks, float(value.get("round_trip", 0.0)))
 
 
 def save(ceilings: Ceilings, path: Path | None = None) -> None:

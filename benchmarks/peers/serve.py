@@ -20,6 +20,7 @@ import numpy as np
 
 PAUSE_SECONDS = 0.2  # threads of the peer before may spin a while as they wait for work
 LEAST_SECONDS = 0.1  # of the calls of one round
+_PAGE, _PLACE, _PLACES = 4096, 576, 7  # bytes; where arrays begin in a page, see ``placed``
 Run = Callable[[], Mapping[str, Any] | None]
 
 
@@ -45,7 +46,8 @@ class Problem:
             return flat
         missing = int(np.prod(shape)) - flat.size
         if missing > 0:
-            flat = _aligned(np.concatenate([flat, np.zeros(missing, flat.dtype)]))
+            number = list(self.arrays).index(self.roles[k])
+            flat = placed(np.concatenate([flat, np.zeros(missing, flat.dtype)]), number)
         return flat[: int(np.prod(shape))].reshape(shape)
 
     def value(self, name: str, otherwise: float) -> float:
@@ -60,9 +62,9 @@ class Problem:
 def read_problem(inputs: Path) -> Problem:
     given = json.loads((inputs / "problem.json").read_text())
     arrays = {}
-    for a in given["arguments"]:
+    for number, a in enumerate(given["arguments"]):
         plain = np.fromfile(inputs / a["name"], np.dtype(a["dtype"]), a["count"])
-        arrays[a["name"]] = _aligned(plain)
+        arrays[a["name"]] = placed(plain, number)
     added = frozenset(a["name"] for a in given["arguments"] if a["read"] and a["written"])
     return Problem(
         given["operation"], tuple(given["roles"]), tuple(given["extents"]), arrays, added,
@@ -70,10 +72,13 @@ def read_problem(inputs: Path) -> Problem:
     )  # fmt: skip
 
 
-def _aligned(array: Any) -> Any:
-    """At the start of a line of the cache, as the programs in C have it."""
-    room = np.empty(array.nbytes + 64, np.uint8)
-    first = -room.ctypes.data % 64
+def placed(array: Any, number: int) -> Any:
+    """A copy that begins where in a page the programs in C have their argument of that number.
+
+    See ``place_of`` in tuning/driver.c: with a line of the cache, in other sets than the next arrays.
+    """
+    room = np.empty(array.nbytes + 2 * _PAGE, np.uint8)
+    first = -room.ctypes.data % _PAGE + _PLACE * (number % _PLACES)
     found = room[first : first + array.nbytes].view(array.dtype)
     found[:] = array
     return found
