@@ -216,8 +216,13 @@ def build(peer: str, prepared: Prepared, budget: str, directory: Path) -> tuple[
         _compile(flags, case, subject, _naive(case, subject), program)
         return [str(program), "candidate"], None
     point = _point(peer, prepared, budget)
-    _compile(GCC, case, subject, prepared.work.plan.candidate(point), program)
-    return [str(program), "candidate"], point
+    return [str(program_of(prepared, point, program)), "candidate"], point
+
+
+def program_of(prepared: Prepared, point: Point, program: Path) -> Path:
+    """The program of a point, made at a path; raises ``Missing`` where it does not compile."""
+    _compile(GCC, prepared.case, prepared.work.subject, prepared.work.plan.candidate(point), program)
+    return program
 
 
 def _point(peer: str, prepared: Prepared, budget: str) -> Point:
@@ -229,9 +234,9 @@ def _point(peer: str, prepared: Prepared, budget: str) -> Point:
     return dict(result.winner.point)
 
 
-def searched(prepared: Prepared, budget: str) -> TuneResult:
-    """A search as the command makes it, of which nothing is recorded."""
-    tune = msgspec.structs.replace(Config().tune, budget=budget)
+def searched(prepared: Prepared, budget: str, seed: int = 0) -> TuneResult:
+    """A search as the command makes it, of which nothing is recorded; ``seed``: 0 is the usual one."""
+    tune = msgspec.structs.replace(Config().tune, budget=budget, seed=seed)
     options = pipeline.Options(msgspec.structs.replace(Config(), tune=tune), resume=False)
     work = replace(prepared.work, options=options)
     limit: Budget = parse_budget(budget)

@@ -28,6 +28,9 @@ from benchmarks.peers.serve import placed
 from benchmarks.plot import chart
 from benchmarks.process import Peer
 from benchmarks.run import PYTHON, Row, Settings, bound, run_case
+from benchmarks.seeds import Found, found_again
+from benchmarks.seeds import main as search_twice
+from benchmarks.seeds import table as seeds_table
 from mdh_core.expr import FLOAT, INT32
 from tuning.ceilings import Limits
 from tuning.harness import ArrayArg, Candidate, ScalarArg, Subject
@@ -371,6 +374,44 @@ def test_a_default_that_does_not_run_is_no_choice() -> None:
 def test_choice_of_a_case() -> None:
     found = choice(BY_NAME["dot_2^24"].small(), 2, "4ev")
     assert found.tried >= 2 and 0 < found.best <= found.favourite <= found.default
+
+
+# --------------------------------------------------------------------------- found again with other seeds
+
+
+def test_winners_are_compared_round_by_round() -> None:
+    """The machine is twice as slow in the second round, for both."""
+    drifting = Found("a", (3.0, 6.0, 3.0), ((1.0, 2.0, 1.1), (1.2, 2.2, 1.1)), (7, 9))
+    assert drifting.apart == pytest.approx(1.1)  # of 1.2, 1.1, 1.0
+    same = Found("b", (1.0, 1.0), ((1.0, 1.0), (1.0, 1.0)), (1, 2))
+    assert same.apart == 1.0
+    lines = [line.split() for line in seeds_table([drifting, same]).splitlines()]
+    assert lines[1] == ["a", "3e+03", "1.1e+03", "1.2e+03", "7+9", "1.100"] and lines[2][-2:] == ["1+2", "1.000"]
+
+
+def test_equal_winners_share_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    begin = Peer.__init__
+
+    def counted(self: Peer, name: str, *rest: Any) -> None:
+        started.append(name)
+        begin(self, name, *rest)
+
+    monkeypatch.setattr(Peer, "__init__", counted)
+    found = found_again(BY_NAME["dot_2^24"].small(), 1, "0", (1, 2), 2)  # without a search, the default wins
+    assert started == ["0"] and found.tried == (1, 1) and found.apart == 1.0
+    assert found.winners == (found.default, found.default) and len(found.default) == 2
+
+
+def test_searches_with_different_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+    monkeypatch.setattr("benchmarks.seeds.CASES", [BY_NAME["matvec_4096"].small()])
+    told = tmp_path / "seeds.json"
+    assert search_twice(["matvec_4096", "--budget", "24ev", "--seeds", "1,5", "--rounds", "2", "--json", str(told)]) == 0
+    (row,) = json.loads(told.read_text())
+    assert row["case"] == "matvec_4096" and min(row["tried"]) > 1 and [len(w) for w in row["winners"]] == [2, 2]
+    assert capsys.readouterr().out.splitlines()[1].startswith("matvec_4096")
+    with pytest.raises(SystemExit):
+        search_twice(["--seeds", "one"])
 
 
 # --------------------------------------------------------------------------- figures as a page
