@@ -26,10 +26,20 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.host_tiles import cells_touched
-from lowering.programs import Rows, assumes, fresh, marked, places, points, same, with_values
+from lowering.programs import (
+    Rows,
+    assumes,
+    fresh,
+    marked,
+    places,
+    points,
+    same,
+    until,
+    with_iterators,
+    with_values,
+)
 from mdh_core.combine import CC, CombineOp, scalar_operator
 from mdh_core.expr import (
-    INT64,
     Affine,
     Binary,
     Constraint,
@@ -45,16 +55,24 @@ from mdh_core.expr import (
     walk,
 )
 from mdh_core.ir import (
+    Buffer,
     Dim,
     HostLoop,
     MdhProgram,
-    Param,
     ScalarFunction,
     Size,
     Step,
     Store,
 )
 from mdh_core.polytope import certainly_empty
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """``arrays``: temporaries of the loop."""
+
+    loop: HostLoop
+    arrays: tuple[Buffer, ...] = ()
 
 
 def delayed(loop: HostLoop, block: int, taken: Collection[str]) -> HostLoop | None:
@@ -248,19 +266,8 @@ class _Blocked:
 
     def _until_the_end(self, p: MdhProgram) -> MdhProgram | None:
         """The program, doing nothing in iterations after the loop's last; None where that cannot be said."""
-        p = replace(p, params=self._params(p, (self.outer, self.inner)))
-        beyond = self.now - self.w.loop.size.span
-        cells = {d.name for d in p.hom.dims_of("cc")}  # a reduction of nothing is stored all the same
-        if certainly_empty([*self.known, *points(p, {}, cells), beyond]):
-            return p
-        if any(op.kind != "cc" for op in p.hom.combine):
-            return None
-        domain = (*p.hom.domain, Constraint(-beyond - 1))
-        return replace(p, hom=replace(p.hom, domain=domain))
-
-    def _params(self, p: MdhProgram, iterators: Sequence[str]) -> tuple[Param, ...]:
-        others = tuple(x for x in p.params if x.name != self.w.loop.iterator)
-        return (*others, *(Param(n, INT64) for n in iterators))
+        p = replace(p, params=with_iterators(p, self.w.loop.iterator, (self.outer, self.inner)))
+        return until(p, self.now, self.w.loop.size.span, self.known)
 
     def _bounds(self) -> list[tuple[Affine, Affine]]:
         """Of R, per axis."""
@@ -314,7 +321,7 @@ class _Blocked:
         )
         program = replace(
             here,
-            params=self._params(here, (self.outer,)),
+            params=with_iterators(here, self.w.loop.iterator, (self.outer,)),
             inp=replace(
                 here.inp, accesses=tuple(a for k, a in enumerate(here.inp.accesses) if k != self.w.operand)
             ),

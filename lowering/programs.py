@@ -6,19 +6,21 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from mdh_core.expr import Affine, Expr, Var, affine_expr, rewrite
+from mdh_core.combine import CC
+from mdh_core.expr import INT64, Affine, Constraint, Expr, Var, affine_expr, rewrite
 from mdh_core.ir import (
     Buffer,
     Dim,
     HostLoop,
     MdhProgram,
+    Param,
     Sequential,
     Size,
     Step,
     programs_of,
     with_expressions,
 )
-from mdh_core.polytope import rows_of
+from mdh_core.polytope import certainly_empty, rows_of
 
 Rows = list[Affine]
 
@@ -63,6 +65,36 @@ def fresh(wish: str, used: Collection[str]) -> str:
 def assumes(steps: Iterable[Step], names: Collection[str]) -> bool:
     """Whether what is assumed at run time depends on one of the iterators: then they must stay."""
     return any(a.names & set(names) for p in programs_of(steps) for a in p.assumptions)
+
+
+def until(p: MdhProgram, now: Affine, end: Affine, known: Rows, once: str = "") -> MdhProgram | None:
+    """The program, doing nothing in iterations ``now >= end``; None where that cannot be said.
+
+    ``known``: of the iterators in ``now``.  ``once``: a new name for a dimension of one point.  Cells of a
+    reduction are stored wherever concatenated dimensions have points, so what says when must mention one.
+    """
+    beyond = now - end
+    cells = {d.name for d in p.hom.dims_of("cc")}
+    if certainly_empty([*known, *points(p, {}, cells), beyond]):
+        return p
+    domain, kinds = p.hom.domain, {op.kind for op in p.hom.combine}
+    if kinds <= {"cc"}:
+        return replace(p, hom=replace(p.hom, domain=(*domain, Constraint(-beyond - 1))))
+    if not once or kinds & {"ps"}:
+        return None
+    hom = replace(
+        p.hom,
+        dims=(Dim(once, Size(Affine.number(1))), *p.hom.dims),
+        combine=(CC, *p.hom.combine),
+        domain=(*domain, Constraint(-beyond - 1 - Affine.of(once))),
+    )
+    return replace(p, hom=hom)
+
+
+def with_iterators(p: MdhProgram, old: str, new: Sequence[str]) -> tuple[Param, ...]:
+    """The program's parameters with other iterators of host loops for one."""
+    others = tuple(x for x in p.params if x.name not in (old, *new))
+    return (*others, *(Param(n, INT64) for n in new))
 
 
 def _in_affine(p: MdhProgram, known: dict[str, Affine]) -> MdhProgram:

@@ -15,7 +15,8 @@ that every read finds what it found before:
                   later iterations; its epilogue, a program over the cells of the iteration itself
     joined        a sum that follows a host loop with as many iterations as it has terms, likewise; updates of
                   neighbouring cells by one function are one
-    interchanged  a host loop around nothing but a host loop becomes a dimension of the programs inside
+    interchanged  a host loop around a host loop becomes a dimension of the programs inside; what follows the
+                  inner loop, at i, is done where iteration j = i begins
 """
 
 from __future__ import annotations
@@ -25,10 +26,20 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.host_tiles import cells_touched
-from lowering.programs import Rows, assumes, fresh, marked, points, renamed, same, with_values
+from lowering.programs import (
+    Rows,
+    assumes,
+    fresh,
+    marked,
+    places,
+    points,
+    renamed,
+    same,
+    with_iterators,
+    with_values,
+)
 from mdh_core.combine import CC
 from mdh_core.expr import (
-    INT64,
     Affine,
     Binary,
     Expr,
@@ -52,11 +63,11 @@ from mdh_core.ir import (
     MdHom,
     MdhProgram,
     OutputView,
-    Param,
     ScalarFunction,
     Size,
     Store,
     keeps_if_empty,
+    reads_own_cell,
 )
 from mdh_core.polytope import certainly_empty
 
@@ -69,20 +80,21 @@ def right_looking(outer: HostLoop, taken: Collection[str]) -> HostLoop | None:
     assert isinstance(inner, HostLoop)
     if assumes(outer.body, {outer.iterator, inner.iterator}):
         return None
-    used = {*taken, outer.iterator, inner.iterator, *_names_in(outer)}
+    used = {*taken, outer.iterator, inner.iterator, *names_in(outer)}
     found = pushed(inner, used)
     for p in after:
         if found is None or not isinstance(p, MdhProgram):
             return None
         found = joined(found, p, used)
-    return None if found is None else interchanged(outer, found)
+    return None if found is None else interchanged(outer, found, (), used)
 
 
-def _names_in(loop: HostLoop) -> Iterator[str]:
+def names_in(loop: HostLoop) -> Iterator[str]:
+    """Of iterators, dimensions, parameters and arrays inside of a host loop."""
     for s in loop.body:
         if isinstance(s, HostLoop):
             yield s.iterator
-            yield from _names_in(s)
+            yield from names_in(s)
         elif isinstance(s, MdhProgram):
             yield from (d.name for d in s.hom.dims)
             yield from (x.name for x in s.params)
@@ -93,7 +105,7 @@ def _names_in(loop: HostLoop) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class Sum:
     """A program that adds a sum over one dimension, of ``count`` terms, to the cells of one array."""
 
     program: MdhProgram
@@ -107,8 +119,8 @@ class _Sum:
         return tuple(d for d in self.program.hom.dims if d.name != self.reduced)
 
 
-def _sum(p: MdhProgram, moving: Collection[str]) -> _Sum | None:
-    """``moving``: iterators that the terms may mention in indices only."""
+def sum_of(p: MdhProgram, moving: Collection[str]) -> Sum | None:
+    """The program as a sum; None: it is none.  ``moving``: iterators that terms mention in indices only."""
     scalar, reduced = p.hom.scalar, p.hom.dims_of("pw")
     f = p.hom.function
     if (
@@ -128,6 +140,8 @@ def _sum(p: MdhProgram, moving: Collection[str]) -> _Sum | None:
     kept = replace(store, value=Result(0, f.types[0]))
     if store.at_last or first is None or not keeps_if_empty(kept, p.out.initial):
         return None
+    if reads_own_cell(store):  # what it held before all terms
+        return None
     if any(store.index == a.index and store.buffer == a.buffer for a in p.inp.accesses):
         return None
     names = {*moving, *(d.name for d in p.hom.dims)}
@@ -138,7 +152,7 @@ def _sum(p: MdhProgram, moving: Collection[str]) -> _Sum | None:
         return None
     if any(isinstance(n, Var) and n.name in names for n in _outside_of_loads(store.value)):
         return None
-    return _Sum(p, store, reduced[0].name, reduced[0].size.span, term)
+    return Sum(p, store, reduced[0].name, reduced[0].size.span, term)
 
 
 def _outside_of_loads(e: Expr) -> Iterator[Expr]:
@@ -149,7 +163,7 @@ def _outside_of_loads(e: Expr) -> Iterator[Expr]:
         yield from _outside_of_loads(child)
 
 
-def _finish(s: _Sum) -> MdhProgram | None:
+def _finish(s: Sum) -> MdhProgram | None:
     """The epilogue alone: cells as functions of themselves; None where a cell is stored as it is."""
     if s.store.plain is not None:
         return None
@@ -169,7 +183,7 @@ def _finish(s: _Sum) -> MdhProgram | None:
     return _update(s.program, s.others, accesses, value, s.store)
 
 
-def _addition(s: _Sum, values: Mapping[str, Affine], dims: Sequence[Dim]) -> MdhProgram:
+def _addition(s: Sum, values: Mapping[str, Affine], dims: Sequence[Dim]) -> MdhProgram:
     """One term added to the cells: names with new values, and the dimensions that remain or are new."""
     t = s.program.component_types[0]
     assert isinstance(t, ScalarType)
@@ -208,10 +222,10 @@ def pushed(loop: HostLoop, used: set[str]) -> HostLoop | None:
     t, whole = loop.iterator, loop.size.span
     if len(loop.body) != 1 or not isinstance(loop.body[0], MdhProgram) or loop.size.step != 1:
         return None
-    s = _sum(loop.body[0], {t})
+    s = sum_of(loop.body[0], {t})
     if s is None or s.count != Affine.of(t) or any(t in d.size.span.names for d in s.others):
         return None
-    if not _reads_the_same_if_pushed(s, loop):
+    if not may_come_early(s, [loop.body[0]], 0, loop):
         return None
     later = fresh(s.reduced, used)
     used.add(later)
@@ -221,46 +235,53 @@ def pushed(loop: HostLoop, used: set[str]) -> HostLoop | None:
     return replace(loop, body=(push,) if finish is None else (finish, push))
 
 
-def _reads_the_same_if_pushed(s: _Sum, loop: HostLoop) -> bool:
-    """Nothing else touches a cell before its own iteration; no operand is stored after its own."""
-    p, t = s.program, loop.iterator
-    touched = cells_touched(p)
-    if touched is None:
-        return False
+def may_come_early(s: Sum, programs: Sequence[MdhProgram], number: int, loop: HostLoop) -> bool:
+    """Whether term k of a sum may be added at the end of iteration k, or of any later one before its own.
+
+    Nothing else touches a cell before its own iteration; no operand is stored after its own.  ``number``: of
+    the sum among the programs of the loop.
+    """
+    t = loop.iterator
     now, other = Affine.of("?now"), Affine.of("?other")
     inside = [now, loop.size.span - 1 - now, other, loop.size.span - 1 - other]
-    here, there = marked(p, "") | {t: now}, marked(p, "'") | {t: other}
-    mine, others = _positions(p, s, here), points(p, there)
-    cell = [x.substitute(here) for x in s.store.index]
-    # the cells of iteration `now` are touched by nothing until then
-    for name, index in touched:
-        if name != s.store.buffer:
-            continue
-        read = [x.substitute(there) for x in index]
-        own = index == s.store.index
-        until = now - other - (1 if own else 0)
-        positions = _positions(p, s, there) if own or index in _in_epilogue(s) else others
-        if not certainly_empty([*inside, *mine, *positions, *same(cell, read), until]):
+    here = marked(s.program, "") | {t: now}
+    mine, reading = _positions(s.program, s, here), points(s.program, here)
+    cell, k = [x.substitute(here) for x in s.store.index], here[s.reduced]
+    for place, q in enumerate(programs):
+        touched = cells_touched(q)
+        if touched is None:
             return False
-    # operands of term k, iteration `now`, are not stored by any iteration after k
-    reading = points(p, here)
-    k = here[s.reduced]
-    for a in p.inp.accesses:
-        if a.buffer != s.store.buffer:
-            continue
-        read = [x.substitute(here) for x in a.index]
-        written = [x.substitute(there) for x in s.store.index]
-        rows = [*inside, *reading, *_positions(p, s, there), *same(read, written), other - k - 1]
-        if not certainly_empty(rows):
-            return False
+        there = marked(q, "'") | {t: other}
+        # the cells of iteration `now` are touched by nothing until then
+        for name, index in touched:
+            if name != s.store.buffer:
+                continue
+            read = [x.substitute(there) for x in index]
+            own = place == number and index == s.store.index
+            before = now - other - (1 if own or place > number else 0)
+            if own or (place == number and index in _in_epilogue(s)):
+                positions = _positions(q, s, there)
+            else:
+                positions = points(q, there) if place == number else places(q, there, index)
+            if not certainly_empty([*inside, *mine, *positions, *same(cell, read), before]):
+                return False
+        # operands of term k, iteration `now`, are not stored by any iteration after k
+        for a, stored in itertools.product(s.program.inp.accesses, q.out.stores):
+            if a.buffer != stored.buffer:
+                continue
+            read = [x.substitute(here) for x in a.index]
+            written = [x.substitute(there) for x in stored.index]
+            rows = [*inside, *reading, *places(q, there, stored.index), *same(read, written), other - k - 1]
+            if not certainly_empty(rows):
+                return False
     return True
 
 
-def _in_epilogue(s: _Sum) -> list[tuple[Affine, ...]]:
+def _in_epilogue(s: Sum) -> list[tuple[Affine, ...]]:
     return [affine_index(n.index) for n in walk(s.store.value) if isinstance(n, Load)]
 
 
-def _positions(p: MdhProgram, s: _Sum, names: Mapping[str, Affine]) -> Rows:
+def _positions(p: MdhProgram, s: Sum, names: Mapping[str, Affine]) -> Rows:
     return points(p, names, {d.name for d in s.others})
 
 
@@ -272,7 +293,7 @@ def joined(loop: HostLoop, p: MdhProgram, used: set[str]) -> HostLoop | None:
     t = loop.iterator
     if any(d.name == t for d in p.hom.dims):
         p = renamed(p, t, fresh(t, used))
-    s = _sum(p, {t})
+    s = sum_of(p, {t})
     if s is None or s.count != loop.size.span or s.store.plain is None or t in _affine_names(p):
         return None
     own = [q for q in loop.body if isinstance(q, MdhProgram)]
@@ -358,28 +379,29 @@ def _merged(p: MdhProgram, q: MdhProgram) -> MdhProgram | None:
 # --------------------------------------------------------------------------- interchanged
 
 
-def interchanged(outer: HostLoop, inner: HostLoop) -> HostLoop | None:
-    """``for i: for j < i: programs`` as ``for j: programs over all i > j``."""
+def interchanged(
+    outer: HostLoop, inner: HostLoop, heads: Sequence[MdhProgram], used: Collection[str]
+) -> HostLoop | None:
+    """``for i: { for j < i: programs; heads }`` as ``for j: { heads of i = j; programs over all i > j }``."""
     i, j, whole = outer.iterator, inner.iterator, outer.size.span
     programs = [p for p in inner.body if isinstance(p, MdhProgram)]
     if inner.size.span != Affine.of(i) or inner.size.step != 1 or outer.size.step != 1:
         return None
-    if len(programs) != len(inner.body) or any(op.kind != "cc" for p in programs for op in p.hom.combine):
+    if len(programs) != len(inner.body) or any(op.kind == "ps" for p in programs for op in p.hom.combine):
         return None
     if any(p.hom.scalar.body or not _only_operands(p, {i, j}) for p in programs):
         return None
     if any(i in d.size.span.names for p in programs for d in p.hom.dims):
         return None
-    if not _may_be_interchanged(programs, i, j, whole):
+    heads = [renamed(p, j, fresh(j, used)) if j in (d.name for d in p.hom.dims) else p for p in heads]
+    if not _may_be_interchanged(programs, heads, i, j, whole):
         return None
+    body = [replace(with_values(p, {i: Affine.of(j)}), params=with_iterators(p, i, [j])) for p in heads]
     moved = Affine.of(i) + Affine.of(j) + 1
-    body = []
     for p in programs:
-        q = with_values(p, {i: moved})
+        q = replace(with_values(p, {i: moved}), params=with_iterators(p, i, [j]))
         dims = (Dim(i, Size(whole - Affine.of(j) - 1)), *q.hom.dims)
-        params = tuple(x for x in q.params if x.name != i)
-        params += () if any(x.name == j for x in params) else (Param(j, INT64),)
-        body.append(replace(q, params=params, hom=replace(q.hom, dims=dims, combine=(CC, *q.hom.combine))))
+        body.append(replace(q, hom=replace(q.hom, dims=dims, combine=(CC, *q.hom.combine))))
     return replace(inner, size=Size(whole), body=tuple(body))
 
 
@@ -393,25 +415,44 @@ def _only_operands(p: MdhProgram, names: Collection[str]) -> bool:
     )
 
 
-def _may_be_interchanged(programs: Sequence[MdhProgram], i: str, j: str, whole: Affine) -> bool:
-    """Whether no cell is touched by a smaller i with a j that is not smaller, and by a greater i."""
+def _may_be_interchanged(
+    programs: Sequence[MdhProgram], heads: Sequence[MdhProgram], i: str, j: str, whole: Affine
+) -> bool:
+    """Whether no cell is touched by a smaller i with a j that is not smaller, and by a greater i.
+
+    Nor by a head of i and a program of a greater i and a smaller j, which comes first then.
+    """
     before = {i: Affine.of("?i"), j: Affine.of("?j")}
     after = {i: Affine.of("?i'"), j: Affine.of("?j'")}
     inside = [
         r for x in (before, after) for r in (x[j], x[i] - x[j] - 1, whole - 1 - x[i])
     ]  # fmt: skip
     for (a, p), (b, q) in itertools.product(enumerate(programs), repeat=2):
-        first, second = marked(p, "") | before, marked(q, "'") | after
         late = [after[i] - before[i] - 1, before[j] - after[j] - (0 if a >= b else 1)]
-        rows = [*inside, *late, *points(p, first), *points(q, second)]
-        mine, others = cells_touched(p), cells_touched(q)
-        if mine is None or others is None:
+        if not _apart(p, before, q, after, [*inside, *late]):
             return False
-        stored = [{(s.buffer, s.index) for s in r.out.stores} for r in (p, q)]
-        for x, y in itertools.product(mine, others):
-            if x[0] != y[0] or not (x in stored[0] or y in stored[1]):
-                continue
-            equal = same([n.substitute(first) for n in x[1]], [n.substitute(second) for n in y[1]])
-            if not certainly_empty([*rows, *equal]):
-                return False
+    above, here = {i: Affine.of("?i"), j: Affine.of("?i")}, [Affine.of("?i"), whole - 1 - Affine.of("?i")]
+    for p, q in itertools.product(heads, programs):
+        late = [after[i] - above[i] - 1, above[i] - after[j] - 1]
+        inside = [*here, after[j], after[i] - after[j] - 1, whole - 1 - after[i]]
+        if not _apart(p, above, q, after, [*inside, *late]):
+            return False
+    return True
+
+
+def _apart(
+    p: MdhProgram, first: Mapping[str, Affine], q: MdhProgram, second: Mapping[str, Affine], rows: Rows
+) -> bool:
+    """Whether no cell is touched by both and stored by one, with these values for iterators."""
+    here, there = {**marked(p, ""), **first}, {**marked(q, "'"), **second}
+    mine, others = cells_touched(p), cells_touched(q)
+    if mine is None or others is None:
+        return False
+    stored = [{(s.buffer, s.index) for s in r.out.stores} for r in (p, q)]
+    for x, y in itertools.product(mine, others):
+        if x[0] != y[0] or not (x in stored[0] or y in stored[1]):
+            continue
+        equal = same([n.substitute(here) for n in x[1]], [n.substitute(there) for n in y[1]])
+        if not certainly_empty([*rows, *places(p, here, x[1]), *places(q, there, y[1]), *equal]):
+            return False
     return True

@@ -19,7 +19,7 @@ from lifter.lift import FinalIterator, LiftedNest
 from lowering.boxed import boxed
 from lowering.choice import default_point
 from lowering.cost import estimate, gains_by_constants
-from lowering.delayed import delayed
+from lowering.delayed import Delayed, delayed
 from lowering.facts import facts
 from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_rows, usual_tiles
 from lowering.machine import Machine
@@ -30,6 +30,7 @@ from lowering.right_looking import right_looking
 from lowering.rows_apart import rows_apart
 from lowering.skewed import skewed
 from lowering.space import Space, tuning_space
+from lowering.sums_in_blocks import sums_in_blocks
 from lowering.traffic import bytes_of
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import Affine, ScalarType
@@ -531,10 +532,9 @@ def planned(
     stated: bool = False,
 ) -> Plan:
     """A plan for values of the integer parameters: host loops in blocks where that pays at these."""
-    steps = _in_blocks(lifted, params)
+    before, lifted = lifted.program, _in_blocks(lifted, params)
     # fusions inside of loops whose updates are delayed were found for other programs
-    fusions = tuple(f for f in lifted.fusions if not f.path or steps[f.path[0]] is lifted.program[f.path[0]])
-    lifted = replace(lifted, program=steps)
+    fusions = tuple(f for f in lifted.fusions if not f.path or lifted.program[f.path[0]] is before[f.path[0]])
     lifted = lifted if fusions else _with_rows_apart(_with_skewed(lifted, params))
     steps = lifted.program
     sizes = iterations.sizes_at(steps, params)
@@ -578,14 +578,17 @@ def _with_rows_apart(lifted: LiftedNest) -> LiftedNest:
     return replace(lifted, program=tuple(steps), temporaries=(*lifted.temporaries, *more))
 
 
-def _in_blocks(lifted: LiftedNest, params: Mapping[str, int]) -> tuple[Step, ...]:
-    """The steps, with updates of the outermost host loops delayed where these and the arrays are long."""
+def _in_blocks(lifted: LiftedNest, params: Mapping[str, int]) -> LiftedNest:
+    """The nest, with updates of the outermost host loops delayed where these and the arrays are long."""
     taken = _names(lifted)
     steps: list[Step] = []
+    more: list[Buffer] = []
     for s in lifted.program:
-        steps.append(_blocked(s, params, taken) or s if isinstance(s, HostLoop) else s)
-        taken |= iterations.iterators_of(steps[-1:])
-    return tuple(steps)
+        found = _blocked(s, params, taken) if isinstance(s, HostLoop) else None
+        steps.append(s if found is None else found.loop)
+        more += () if found is None else found.arrays
+        taken |= iterations.iterators_of(steps[-1:]) | {b.name for b in more}
+    return replace(lifted, program=tuple(steps), temporaries=(*lifted.temporaries, *more))
 
 
 def _names(lifted: LiftedNest) -> set[str]:
@@ -594,11 +597,12 @@ def _names(lifted: LiftedNest) -> set[str]:
     return names | {b.name for b in lifted.temporaries} | iterations.iterators_of(lifted.program)
 
 
-def _blocked(loop: HostLoop, params: Mapping[str, int], taken: set[str]) -> HostLoop | None:
+def _blocked(loop: HostLoop, params: Mapping[str, int], taken: set[str]) -> Delayed | None:
     times = loop.size.evaluate(dict(params))
     if times < _FEWEST_BLOCKS * BLOCK or iterations.points((loop,), params) < _DELAY_PAYS * times:
         return None
-    return delayed(right_looking(loop, taken) or loop, BLOCK, taken)
+    found = delayed(right_looking(loop, taken) or loop, BLOCK, taken)
+    return sums_in_blocks(loop, BLOCK, taken) if found is None else Delayed(found)
 
 
 # --------------------------------------------------------------------------- sizes

@@ -46,6 +46,7 @@ STAY = {
     "sums begin with other cells": DOOLITTLE.replace("= A[i][j];", "= B[i][j];"),
     "every row adds to one row": DOOLITTLE.replace("A[i][j] = w / A[j][j]", "A[0][j] = w"),
     "sums over everything": DOOLITTLE.replace("k < i", "k < n - i"),
+    "what the cell held is used after the sum": DOOLITTLE.replace("w / A[j][j]", "w / A[i][j]"),
     "what is above changes": DOOLITTLE.replace("A[i][j] = w;", "A[j][i] = w;"),
 }
 
@@ -104,7 +105,7 @@ def test_random_sums(trials: int = 25) -> None:
         cell = rng.choice((*["A[i][j]"] * 12, "A[j][i]", "B[j][i]"))
         text = f"for (int j = 0; j < i; j++) {{ int w = {cell};"
         text += f" for (int k = 0; k < j; k++) w += {first} * {second};"
-        text += f" {cell} = {rng.choice(('w', 'w * A[j][j]', 'w - B[j][i]'))}; }}"
+        text += f" {cell} = {rng.choice(('w', 'w * A[j][j]', 'w - B[j][i]', f'w * {cell}'))}; }}"
         if rng.random() < 0.9:
             cell = rng.choice((*["A[i][j]"] * 10, "B[i][j]", "A[j][i]"))
             text += f" for (int j = i; j < n; j++) for (int k = 0; k < i; k++) {cell} += {first} * {second};"

@@ -1,0 +1,178 @@
+"""Left-looking host loops, a block of iterations at a time: they mean the same, and stay where they would not."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lifter.lift import LiftedNest
+from lowering.sums_in_blocks import sums_in_blocks
+from mdh_core.expr import DOUBLE
+from mdh_core.ir import HostLoop, MdhProgram, programs_of
+from mdh_core.rules import verify
+from mdh_lift import iterations
+from mdh_lift.kernels import BLOCK, planned
+from tests.lifting import check_meaning, lifted
+from tests.test_steps import Case, check, configurations, dominant, values
+
+# Cholesky's factor, with products for quotients and roots: exact in integers
+COLUMNS = """for (int j = 0; j < n; j++) {
+    T w = A[j][j];
+    for (int k = 0; k < j; k++)
+        w -= A[j][k] * A[j][k];
+    A[j][j] = w * 2;
+    for (int i = j + 1; i < n; i++) {
+        w = A[i][j];
+        for (int k = 0; k < j; k++)
+            w -= A[i][k] * A[j][k];
+        A[i][j] = w * A[j][j];
+    }
+}"""
+ROWS = """for (int i = 0; i < n; i++) {
+    for (int j = 0; j < i; j++) {
+        for (int k = 0; k < j; k++)
+            A[i][j] -= A[i][k] * A[j][k];
+        A[i][j] *= A[j][j];
+    }
+    for (int k = 0; k < i; k++)
+        A[i][i] -= A[i][k] * A[i][k];
+    A[i][i] = A[i][i] * 2;
+}"""
+# below the diagonal only, and rows of what is above it: no operand lies across the cells
+BELOW = """for (int i = 0; i < n; i++)
+    for (int j = 0; j < i; j++)
+        for (int k = 0; k < j; k++)
+            A[i][j] += A[i][k] * A[k][j];"""
+# many right-hand sides: as many cells in every iteration
+SIDES = """for (int j = 0; j < n; j++)
+    for (int i = 0; i < n; i++) {
+        T w = B[i][j];
+        for (int k = 0; k < j; k++)
+            w -= B[i][k] * A[j][k];
+        B[i][j] = w * A[j][j];
+    }"""
+CUT = {"columns": COLUMNS, "rows": ROWS, "below": BELOW, "sides": SIDES}
+COPIES = {"columns": 1, "rows": 1, "below": 0, "sides": 1}
+
+STAY = {
+    "cells are read before their iteration": COLUMNS.replace(
+        "T w = A", "for (int i = j + 1; i < n; i++) B[i][j] = A[i][i-1]; T w = A"
+    ),
+    "operands change later": SIDES.replace("T w =", "A[j][0] += 1; T w ="),
+    "sums over more than what was": SIDES.replace("k < j", "k <= j").replace("B[i][k]", "A[i][k]"),
+    "sums begin with other cells": SIDES.replace("= B[i][j];", "= A[i][j];"),
+    "cells become more": SIDES.replace("i < n", "i < j"),
+    "cells of one iteration are operands of it": SIDES.replace("B[i][k]", "B[n-1-i][k+1]").replace("i < n", "i < n - 1"),
+    "one cell in each iteration": """for (int j = 0; j < n; j++)
+        for (int k = 0; k < j; k++)
+            A[0][j] -= A[0][k] * B[j][k];""",
+    "what the cell held is used after the sum": COLUMNS.replace("w * A[j][j]", "w * A[i][j]"),
+}
+
+
+def nest_of(body: str, element: str = "int") -> LiftedNest:
+    text = f"void f(int n, {element} A[n][n], {element} B[n][n])\n{{\n#pragma mdh\n{body}\n}}\n"
+    found = lifted(text.replace("T w", f"{element} w"))
+    assert found.status == "lifted", found.diagnostics
+    return found
+
+
+def cut(nest: LiftedNest, block: int) -> LiftedNest | None:
+    if len(nest.program) != 1 or not isinstance(nest.program[0], HostLoop):
+        return None
+    found = sums_in_blocks(nest.program[0], block, {"n", "A", "B"})
+    if found is None:
+        return None
+    return replace(nest, program=(found.loop,), temporaries=(*nest.temporaries, *found.arrays))
+
+
+@pytest.mark.parametrize("name", CUT)
+@pytest.mark.parametrize("block", [2, 3, 7])
+def test_blocks_mean_the_same(name: str, block: int) -> None:
+    nest = cut(nest_of(CUT[name]), block)
+    assert nest is not None
+    (outer,) = nest.program
+    assert isinstance(outer, HostLoop) and outer.size.step == block
+    inner, *copies, product = outer.body
+    assert isinstance(inner, HostLoop) and inner.size.constant == block
+    assert isinstance(product, MdhProgram) and [op.kind for op in product.hom.combine] == ["cc", "cc", "pw"]
+    assert len(copies) == COPIES[name] == len(nest.temporaries)
+    assert check_meaning(nest, trials=20) > 5
+
+
+@pytest.mark.parametrize("name", STAY)
+def test_other_loops_stay(name: str) -> None:
+    assert cut(nest_of(STAY[name]), 3) is None
+
+
+def test_sums_are_not_rounded_in_between() -> None:
+    """A sum in double precision that is stored in single precision is stored once."""
+    text = f"void f(int n, float A[n][n], double B[n][n])\n{{\n#pragma mdh\n{COLUMNS}\n}}\n"
+    nest = lifted(text.replace("T w", "double w"))
+    assert nest.status == "lifted" and cut(nest, 3) is None
+
+
+def test_nothing_is_stored_behind_the_last_iteration() -> None:
+    """A sum of its own, the diagonal's, has one cell in every iteration of a block: not in those behind the end."""
+    nest = cut(nest_of(COLUMNS), 4)
+    assert nest is not None
+    diagonal = nest.programs[0]
+    assert [d.size.constant for d in diagonal.hom.dims_of("cc")] == [1]
+    inside = [{"j_block": 1, "j_step": s, "j_once": 0, "k": 0, "n": 6} for s in range(4)]
+    assert [all(c.holds(p) for c in diagonal.hom.domain) for p in inside] == [True, True, False, False]
+
+
+def test_random_sums(trials: int = 40) -> None:
+    """Whatever is cut may be cut: random operands, cells, epilogues and neighbours."""
+    rng = random.Random(11)
+    found = 0
+    for _ in range(trials):
+        first = rng.choice((*["A[i][k]"] * 8, "B[i][k]", "A[k][i]", "B[k][k]", "A[n-1-i][k]"))
+        second = rng.choice((*["A[j][k]"] * 4, *["A[k][j]"] * 4, "B[k][j]", "A[j][i]", "B[j][j]"))
+        cell = rng.choice((*["A[i][j]"] * 8, "A[j][i]", "B[j][i]"))
+        low = rng.choice(("j + 1", "j + 1", "j", "0", "j + 2"))
+        sum_ = f"for (int i = {low}; i < n; i++) {{ int w = {cell}; for (int k = 0; k < j; k++) w += {first} * {second};"
+        sum_ += f" {cell} = {rng.choice(('w', 'w * A[j][j]', 'w - B[j][i]', 'w * A[i][j]'))}; }}"
+        others = [
+            f"for (int i = {rng.choice(('j', 'j + 1', '0'))}; i < n; i++)"
+            f" {rng.choice(('A', 'B'))}[{rng.choice(('i][j', 'j][i', 'j][j'))}] {rng.choice(('=', '+='))}"
+            f" {rng.choice(('A[j][j]', 'A[j][i]', 'B[i][j]', '3'))};"
+            for _ in range(rng.choice((0, 0, 1)))
+        ]
+        body = [sum_, *others]
+        rng.shuffle(body)
+        text = f"void f(int n, int A[n][n], int B[n][n])\n{{\n#pragma mdh\nfor (int j = 0; j < n; j++) {{ {' '.join(body)} }}\n}}\n"
+        nest = lifted(text)
+        new = cut(nest, rng.choice((2, 3))) if nest.status == "lifted" else None
+        if new is not None:
+            found += 1
+            check_meaning(new, trials=8)
+    assert 5 < found < trials - 10, found
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_emitted(name: str, tmp_path: Path) -> None:
+    nest = cut(nest_of(CUT[name].replace("w * A[j][j]", "w / A[j][j]").replace("*= A", "/= A"), "double"), 8)
+    assert nest is not None and all(verify(p) == [] for p in programs_of(nest.program))
+    rng = random.Random(name)
+    for n in (1, 2, 7, 8, 9, 17, 33):
+        data = {"A": dominant(rng, n), "B": values(rng, DOUBLE, n, n)}
+        data |= {b.name: values(rng, DOUBLE, *(e.evaluate({"n": n}) for e in b.extents if e)) for b in nest.temporaries}
+        c = Case(nest.program, {"n": n}, data, nest.temporaries)
+        chosen, machine = configurations(c, rng.choice(("default", "space")), rng)
+        check(c, chosen, tmp_path, machine)
+
+
+def test_plans_are_cut_where_there_is_much_to_do() -> None:
+    nest = nest_of(COLUMNS, "double")
+    large, small = planned(nest, {"n": 1000}), planned(nest, {"n": 40})
+    assert small.programs == nest.programs and small.lifted.temporaries == nest.temporaries
+    steps = [x.size.step for x, _ in iterations.host_loops(large.lifted.program, large.params)]
+    assert steps == [BLOCK, 1]
+    (copy,) = large.lifted.temporaries
+    assert [e.evaluate({"n": 1000}) for e in copy.extents if e is not None] == [BLOCK, 1000]
+    product = large.programs[-1]
+    assert product.hom.dims_of("pw") and large.default[f"vector_at{len(large.programs) - 1}"] == "j_later"
