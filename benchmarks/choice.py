@@ -13,16 +13,15 @@ Kernels are compared with the original before their times count, as in any searc
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 
 from benchmarks.aligned import aligned
-from benchmarks.cases import CASES, GROUPS, Case
+from benchmarks.cases import Case
 from benchmarks.compiled import Missing, prepare, searched
+from benchmarks.each import add_arguments, chosen, told
 from tuning.results import TuneResult
 from tuning.search import FAVOURITES, Evaluation
 
@@ -79,26 +78,10 @@ def table(found: Sequence[Choice]) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.choice", description=__doc__.splitlines()[0])
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="default: all")
-    parser.add_argument("--group", action="append", default=[], choices=GROUPS, help="all cases of a group")
+    add_arguments(parser, "all")
     parser.add_argument("--budget", default="60s", help="of the search, per case (60s)")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", metavar="FILE", help="write all figures")
     given = parser.parse_args(words)
-    if unknown := set(given.cases) - {c.name for c in CASES}:
-        parser.error(f"unknown case {', '.join(sorted(unknown))}; python -m benchmarks --list shows all")
-    wanted = [c for c in CASES if c.name in given.cases or c.group in given.group]
-    found = []
-    for case in wanted or CASES:
-        try:
-            found.append(choice(case, given.threads, given.budget))
-        except Missing as missing:
-            print(f"{case.name}: {missing}", file=sys.stderr)
-            continue
-        print(table(found[-1:]).splitlines()[1], file=sys.stderr, flush=True)
-    print(table(found))
-    if given.json:
-        Path(given.json).write_text(json.dumps([asdict(c) for c in found], indent=2) + "\n")
+    told(chosen(parser, given), lambda case: choice(case, given.threads, given.budget), table, given.json)
     return 0
 
 

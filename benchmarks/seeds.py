@@ -11,16 +11,16 @@ Kernels are compared with the original before their times count, as in any searc
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.aligned import aligned
-from benchmarks.cases import CASES, GROUPS, Case
+from benchmarks.cases import Case
 from benchmarks.compiled import Missing, Prepared, prepare, program_of, searched
+from benchmarks.each import add_arguments, chosen, told
 from benchmarks.process import Peer
 from lowering.point import Point
 from tuning.measure import median
@@ -105,32 +105,20 @@ def table(found: Sequence[Found]) -> str:
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.seeds", description=__doc__.splitlines()[0])
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"default: {', '.join(USUAL)}")
-    parser.add_argument("--group", action="append", default=[], choices=GROUPS, help="all cases of a group")
+    add_arguments(parser, ", ".join(USUAL))
     parser.add_argument("--budget", default="2m", help="of each search (2m)")
     parser.add_argument("--seeds", default="1,2", metavar="N,...", help="of the searches (1,2)")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", metavar="FILE", help="write all figures")
     given = parser.parse_args(words)
-    if unknown := set(given.cases) - {c.name for c in CASES}:
-        parser.error(f"unknown case {', '.join(sorted(unknown))}; python -m benchmarks --list shows all")
     try:
         seeds = [int(s) for s in given.seeds.split(",")]
     except ValueError:
         parser.error(f"--seeds {given.seeds}: no numbers")
-    wanted = given.cases or (() if given.group else USUAL)
-    found = []
-    for case in (c for c in CASES if c.name in wanted or c.group in given.group):
-        try:
-            found.append(found_again(case, given.threads, given.budget, seeds, given.rounds))
-        except Missing as missing:
-            print(f"{case.name}: {missing}", file=sys.stderr)
-            continue
-        print(table(found[-1:]).splitlines()[1], file=sys.stderr, flush=True)
-    print(table(found))
-    if given.json:
-        Path(given.json).write_text(json.dumps([asdict(f) for f in found], indent=2) + "\n")
+
+    def measure(case: Case) -> Found:
+        return found_again(case, given.threads, given.budget, seeds, given.rounds)
+
+    told(chosen(parser, given, USUAL), measure, table, given.json)
     return 0
 
 

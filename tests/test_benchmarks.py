@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -397,14 +398,20 @@ def test_equal_winners_share_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
         started.append(name)
         begin(self, name, *rest)
 
+    def default(prepared: compiled.Prepared, budget: str, seed: int) -> TuneResult:
+        best = _evaluation("d", 1.0)
+        winner = SimpleNamespace(point=prepared.work.plan.default)
+        return TuneResult(winner, SearchResult((best,), (best,), "s", seed, ""))  # type: ignore[arg-type]
+
     monkeypatch.setattr(Peer, "__init__", counted)
-    found = found_again(BY_NAME["dot_2^24"].small(), 1, "0", (1, 2), 2)  # without a search, the default wins
+    monkeypatch.setattr("benchmarks.seeds.searched", default)
+    found = found_again(BY_NAME["dot_2^24"].small(), 1, "1s", (1, 2), 2)
     assert started == ["0"] and found.tried == (1, 1) and found.apart == 1.0
     assert found.winners == (found.default, found.default) and len(found.default) == 2
 
 
 def test_searches_with_different_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
-    monkeypatch.setattr("benchmarks.seeds.CASES", [BY_NAME["matvec_4096"].small()])
+    monkeypatch.setattr("benchmarks.each.CASES", [BY_NAME["matvec_4096"].small()])
     told = tmp_path / "seeds.json"
     assert search_twice(["matvec_4096", "--budget", "24ev", "--seeds", "1,5", "--rounds", "2", "--json", str(told)]) == 0
     (row,) = json.loads(told.read_text())
