@@ -97,6 +97,27 @@ def with_iterators(p: MdhProgram, old: str, new: Sequence[str]) -> tuple[Param, 
     return (*others, *(Param(n, INT64) for n in new))
 
 
+def with_params(loop: HostLoop, params: Iterable[Param]) -> HostLoop:
+    """The loop, whose programs have all parameters of a nest that their sizes, domains and indices mention.
+
+    Programs have those that they need; brought from one form into another, they need those of their loops.
+    """
+    known = {x.name: x for x in params}
+
+    def complete(s: Step) -> Step:
+        if isinstance(s, HostLoop):
+            return replace(s, body=tuple(map(complete, s.body)))
+        if not isinstance(s, MdhProgram):
+            return s
+        affine = [d.size.span for d in s.hom.dims] + [c.value for c in s.hom.domain]
+        affine += [x for a in s.inp.accesses for x in a.index] + [x for o in s.out.stores for x in o.index]
+        own = {x.name for x in s.params}
+        more = dict.fromkeys(n for a in affine for n in sorted(a.names) if n in known and n not in own)
+        return replace(s, params=(*s.params, *(known[n] for n in more)))
+
+    return replace(loop, body=tuple(map(complete, loop.body)))
+
+
 def _in_affine(p: MdhProgram, known: dict[str, Affine]) -> MdhProgram:
     """The program with affine values for names in its sizes, index functions and domain."""
 

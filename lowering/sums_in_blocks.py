@@ -62,7 +62,7 @@ def sums_in_blocks(loop: HostLoop, block: int, taken: Collection[str]) -> Delaye
     """
     used = {*taken, loop.iterator, *names_in(loop)}
     columns = _in_columns(loop, used)
-    if columns is None or columns.size.step != 1 or block < 2 or assumes(columns.body, used):
+    if columns is None or columns.size.step != 1 or block < 2 or assumes(columns.body, {columns.iterator}):
         return None
     programs = [p for p in columns.body if isinstance(p, MdhProgram)]
     if len(programs) != len(columns.body):

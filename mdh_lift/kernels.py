@@ -26,6 +26,7 @@ from lowering.machine import Machine
 from lowering.outer_loop import Run, bytes_saved, in_one_loop, runs_of, usual_width
 from lowering.parameters import Configuration, to_json
 from lowering.point import Point, configuration_at, is_divided, own_values, round_up, suffix_of, tile_of
+from lowering.programs import with_params
 from lowering.right_looking import right_looking
 from lowering.rows_apart import rows_apart
 from lowering.skewed import skewed
@@ -585,7 +586,7 @@ def _in_blocks(lifted: LiftedNest, params: Mapping[str, int]) -> LiftedNest:
     more: list[Buffer] = []
     for s in lifted.program:
         found = _blocked(s, params, taken) if isinstance(s, HostLoop) else None
-        steps.append(s if found is None else found.loop)
+        steps.append(s if found is None else with_params(found.loop, lifted.nest.params))
         more += () if found is None else found.arrays
         taken |= iterations.iterators_of(steps[-1:]) | {b.name for b in more}
     return replace(lifted, program=tuple(steps), temporaries=(*lifted.temporaries, *more))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lifter.lift import LiftedNest
+from lowering.programs import with_params
 from lowering.sums_in_blocks import sums_in_blocks
 from mdh_core.expr import DOUBLE
 from mdh_core.ir import HostLoop, MdhProgram, programs_of
@@ -16,6 +18,7 @@ from mdh_core.rules import verify
 from mdh_lift import iterations
 from mdh_lift.kernels import BLOCK, planned
 from tests.lifting import check_meaning, lifted
+from tests.test_right_looking import DOOLITTLE
 from tests.test_steps import Case, check, configurations, dominant, values
 
 # Cholesky's factor, with products for quotients and roots: exact in integers
@@ -86,7 +89,8 @@ def cut(nest: LiftedNest, block: int) -> LiftedNest | None:
     found = sums_in_blocks(nest.program[0], block, {"n", "A", "B"})
     if found is None:
         return None
-    return replace(nest, program=(found.loop,), temporaries=(*nest.temporaries, *found.arrays))
+    loop = with_params(found.loop, nest.nest.params)
+    return replace(nest, program=(loop,), temporaries=(*nest.temporaries, *found.arrays))
 
 
 @pytest.mark.parametrize("name", CUT)
@@ -123,6 +127,26 @@ def test_nothing_is_stored_behind_the_last_iteration() -> None:
     assert [d.size.constant for d in diagonal.hom.dims_of("cc")] == [1]
     inside = [{"j_block": 1, "j_step": s, "j_once": 0, "k": 0, "n": 6} for s in range(4)]
     assert [all(c.holds(p) for c in diagonal.hom.domain) for p in inside] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("name", ["columns", "rows", "below"])
+def test_rows_of_an_array_that_is_one_long_line(name: str) -> None:
+    """What is assumed of sizes, ``n <= m``, does not matter: it holds in every iteration or in none."""
+    flat = re.sub(r"A\[(\w+)\]\[(\w+)\]", r"A[\1*m + \2]", CUT[name]).replace("T w", "int w")
+    nest = lifted(f"void f(int n, int m, int *A)\n{{\n#pragma mdh\n{flat}\n}}\n")
+    assert nest.status == "lifted" and any(p.assumptions for p in nest.programs)
+    new = cut(nest, 3)
+    assert new is not None and check_meaning(new, trials=40) > 5
+
+
+@pytest.mark.parametrize("name", ["lu", *CUT])
+def test_arrays_of_a_size_that_no_program_mentions(name: str) -> None:
+    """`double A[50][50]`, of which n rows and columns are used: programs get the parameter of their loop."""
+    body = DOOLITTLE if name == "lu" else CUT[name].replace("T w", "double w")
+    nest = lifted(f"void f(int n, double A[800][800], double B[800][800])\n{{\n#pragma mdh\n{body}\n}}\n")
+    plan = planned(nest, {"n": 700})
+    assert plan.programs != nest.programs and all(verify(p) == [] for p in plan.programs)
+    assert "for (long j_block" in plan.candidate(plan.default).kernel_text
 
 
 def test_random_sums(trials: int = 40) -> None:
