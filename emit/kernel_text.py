@@ -186,6 +186,7 @@ class Context:
     allocations: list[Allocation] = field(default_factory=list)
     cache: int | None = None  # bytes from which on arrays do not stay in the caches
     team: bool = False  # whether all threads of a region around the host loops run what is written
+    repeated: bool = False  # whether it runs in each iteration of a host loop
     enough: list[str] = field(default_factory=list)  # when there is something to share, for each loop that is
     # dimension -> of the tile that is being written: which strip is its own, and the strip's first index
     tiles: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -294,6 +295,7 @@ class Context:
     ) -> None:
         """The directive of ``depth`` loops that threads share, as a region of its own or in the team's.
 
+        kind     static; dynamic: one at a time, as threads get free; "static, 1": one at a time, in turn
         enough   condition under which there is more for them than one thread should do (always, if empty)
         few      otherwise there are no more iterations than that
         trips    texts of the loops' numbers of iterations
@@ -308,7 +310,7 @@ class Context:
             return
         if enough:
             some = f"({'*'.join(trips)} + MDH_TEAM - 1)/MDH_TEAM" if kind == "static" else "1"
-            kind += f", {enough} ? {some} : {few}"
+            kind = f"{kind.partition(',')[0]}, {enough} ? {some} : {few}"
         out.add(f"#pragma omp for{collapse} schedule({kind})")
 
     # ------------------------------------------------------------------ scalar code

@@ -492,7 +492,9 @@ class NestText(PacksText):
         """Writes the directive of the thread loops; nothing where the whole work is known to be too little.
 
         Parts whose cost varies (loops and calls inside the scalar function, parts of a triangle) are handed
-        out as threads get free; that changes who computes a part, never what is combined with what.
+        out as threads get free; that changes who computes a part, never what is combined with what.  Parts of
+        a triangle in a host loop are dealt out in turn, as even as that: what a thread wrote in one iteration
+        it mostly reads in the next, and lines go from core to core less often.
         """
         dims = self.program.hom.dims
         scalar = self.program.hom.scalar
@@ -505,7 +507,9 @@ class NestText(PacksText):
                 return
             enough = ""
         shaped = any(r.names & {x.dim for x in bound} for r in self.domain.rows)
-        kind = "dynamic" if uneven or shaped else "static"
+        kind = "dynamic" if uneven else "static"
+        if shaped and not uneven:
+            kind = "static, 1" if self.context.repeated else "dynamic"
         self.context.shared_loop(self.out, kind, len(bound), enough, least, trips)
         self.context.enough.append(enough)
         self.parallel = True

@@ -250,6 +250,7 @@ class _Body:
         self.maxima: dict[str, str] = {}  # value -> variable: sizes that hold in all iterations
         self.lowered: list[Lowered] = []
         self.tiled: list[tuple[HostLoop, HostTiles]] = []
+        self.repeated = False  # whether the program that is written is in a host loop
         self.enough: list[str] = []  # when there is work for a team in some iteration: any of these
 
     def write(self) -> None:
@@ -366,6 +367,7 @@ class _Body:
         low = lower(program, configuration, self.machine, tag=str(k) if k else "")
         self.lowered.append(low)
         at, taken = len(self.body.rows), set(self.names.taken)
+        self.repeated = bool(loops)
         allocations, enough = self._stages(program, low, team)
         if team and not enough:
             self.names.taken = taken
@@ -399,7 +401,9 @@ class _Body:
         return allocations, enough
 
     def _stage(self, stage: Stage, team: bool) -> Context:
-        context = Context(stage.program, self.names, cache=self.machine.last, team=team)
+        context = Context(
+            stage.program, self.names, cache=self.machine.last, team=team, repeated=self.repeated
+        )
         if isinstance(stage, Nest) and stage.keyed is not None:
             KeyedText(stage, context, self.body, self.machine.cores).write()
         elif isinstance(stage, Nest):

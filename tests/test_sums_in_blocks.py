@@ -200,3 +200,15 @@ def test_plans_are_cut_where_there_is_much_to_do() -> None:
     assert [e.evaluate({"n": 1000}) for e in copy.extents if e is not None] == [BLOCK, 1000]
     product = large.programs[-1]
     assert product.hom.dims_of("pw") and large.default[f"vector_at{len(large.programs) - 1}"] == "j_later"
+
+
+def test_parts_of_a_triangle_stay_with_their_threads() -> None:
+    """In a host loop they are dealt out in turn, in a region of each program and in one of all; else, as threads get free."""
+    plan = planned(nest_of(COLUMNS, "double"), {"n": 1000})
+    own = plan.candidate({**plan.default, "region_0": 0}).kernel_text
+    assert "schedule(static, 1) if (" in own and "dynamic" not in own
+    team = plan.candidate({**plan.default, "region_0": 1}).kernel_text
+    assert re.search(r"omp for (collapse\(2\) )?schedule\(static, [^?]*j_later_size[^?]* \? 1 : \d+\)", team)
+    once = nest_of("for (int i = 0; i < n; i++) for (int j = 0; j <= i; j++) for (int k = 0; k < n; k++) B[i][j] += A[i][k] * A[j][k];", "double")
+    plan = planned(once, {"n": 1000})
+    assert "schedule(dynamic)" in plan.candidate(plan.default).kernel_text
