@@ -55,7 +55,6 @@ from mdh_core.expr import (
     walk,
 )
 from mdh_core.ir import (
-    Buffer,
     Dim,
     HostLoop,
     MdhProgram,
@@ -65,14 +64,6 @@ from mdh_core.ir import (
     Store,
 )
 from mdh_core.polytope import certainly_empty
-
-
-@dataclass(frozen=True, slots=True)
-class Delayed:
-    """``arrays``: temporaries of the loop."""
-
-    loop: HostLoop
-    arrays: tuple[Buffer, ...] = ()
 
 
 def delayed(loop: HostLoop, block: int, taken: Collection[str]) -> HostLoop | None:

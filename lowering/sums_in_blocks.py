@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from lowering.delayed import Delayed
 from lowering.domains import read_in_boxes
 from lowering.programs import assumes, fresh, until, with_iterators, with_values
 from lowering.right_looking import Sum, interchanged, may_come_early, names_in, sum_of
@@ -55,7 +54,15 @@ from mdh_core.ir import (
 )
 
 
-def sums_in_blocks(loop: HostLoop, block: int, taken: Collection[str]) -> Delayed | None:
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A host loop in blocks; ``arrays``: its temporaries."""
+
+    loop: HostLoop
+    arrays: tuple[Buffer, ...] = ()
+
+
+def sums_in_blocks(loop: HostLoop, block: int, taken: Collection[str]) -> Blocks | None:
     """The loop in blocks of so many iterations; None where none of its sums may be cut.
 
     ``taken``: names that the new iterators and arrays must not have.
@@ -72,7 +79,7 @@ def sums_in_blocks(loop: HostLoop, block: int, taken: Collection[str]) -> Delaye
         s = sum_of(p, {columns.iterator}) if p.hom.dims_of("cc") else None  # alone, a sum is as good as it is
         if s is not None and _may_be_cut(s, programs, number, columns):
             cut[number] = s
-    return _Blocked(columns, programs, cut, block, used).delayed() if cut else None
+    return _Blocked(columns, programs, cut, block, used).made() if cut else None
 
 
 def _in_columns(loop: HostLoop, used: Collection[str]) -> HostLoop | None:
@@ -124,7 +131,7 @@ class _Blocked:
         self.used.add(name)
         return name
 
-    def delayed(self) -> Delayed | None:
+    def made(self) -> Blocks | None:
         loop = self.source
         body: list[Step] = []
         for number, p in enumerate(self.programs):
@@ -140,7 +147,7 @@ class _Blocked:
             steps += [*x.copies, x.program]
         outer = replace(loop, iterator=self.outer, size=Size(loop.size.span, self.size), body=tuple(steps))
         copies = (p for x in later for p in x.copies)
-        return Delayed(outer, tuple(p.buffer(p.out.stores[0].buffer) for p in copies))
+        return Blocks(outer, tuple(p.buffer(p.out.stores[0].buffer) for p in copies))
 
     def _from_the_start(self, s: Sum) -> MdhProgram:
         """The sum over the terms of its block only; ``t`` is the iteration still."""
@@ -203,6 +210,8 @@ class _Blocked:
             name = self._fresh(f"{a.buffer}_{self.source.iterator}")
             copy = Buffer(name, t, (Affine.number(self.size), self.source.size.span), distinct=True)
             place = (Affine.of(self.part), Affine.of(self.ahead))
+            # where the product has no points, nothing is read
+            rows = [*rows, *(d.size.span - 1 for d in p.hom.dims if d.name not in used)]
             p = replace(p, buffers=(*p.buffers, copy))
             copies.append(
                 replace(

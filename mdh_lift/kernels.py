@@ -19,7 +19,7 @@ from lifter.lift import FinalIterator, LiftedNest
 from lowering.boxed import boxed
 from lowering.choice import default_point
 from lowering.cost import estimate, gains_by_constants
-from lowering.delayed import Delayed, delayed
+from lowering.delayed import delayed
 from lowering.facts import facts
 from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_rows, usual_tiles
 from lowering.machine import Machine
@@ -31,7 +31,7 @@ from lowering.right_looking import right_looking
 from lowering.rows_apart import rows_apart
 from lowering.skewed import skewed
 from lowering.space import Space, tuning_space
-from lowering.sums_in_blocks import sums_in_blocks
+from lowering.sums_in_blocks import Blocks, sums_in_blocks
 from lowering.traffic import bytes_of
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import Affine, ScalarType
@@ -598,12 +598,12 @@ def _names(lifted: LiftedNest) -> set[str]:
     return names | {b.name for b in lifted.temporaries} | iterations.iterators_of(lifted.program)
 
 
-def _blocked(loop: HostLoop, params: Mapping[str, int], taken: set[str]) -> Delayed | None:
+def _blocked(loop: HostLoop, params: Mapping[str, int], taken: set[str]) -> Blocks | None:
     times = loop.size.evaluate(dict(params))
     if times < _FEWEST_BLOCKS * BLOCK or iterations.points((loop,), params) < _DELAY_PAYS * times:
         return None
     found = delayed(right_looking(loop, taken) or loop, BLOCK, taken)
-    return sums_in_blocks(loop, BLOCK, taken) if found is None else Delayed(found)
+    return sums_in_blocks(loop, BLOCK, taken) if found is None else Blocks(found)
 
 
 # --------------------------------------------------------------------------- sizes

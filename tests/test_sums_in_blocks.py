@@ -13,6 +13,7 @@ from lifter.lift import LiftedNest
 from lowering.programs import with_params
 from lowering.sums_in_blocks import sums_in_blocks
 from mdh_core.expr import DOUBLE
+from mdh_core.interpreter import BufferValue, run_steps
 from mdh_core.ir import HostLoop, MdhProgram, programs_of
 from mdh_core.rules import verify
 from mdh_lift import iterations
@@ -129,6 +130,17 @@ def test_nothing_is_stored_behind_the_last_iteration() -> None:
     assert [all(c.holds(p) for c in diagonal.hom.domain) for p in inside] == [True, True, False, False]
 
 
+def test_what_the_loops_do_not_read_is_not_copied() -> None:
+    """Without right-hand sides, the triangle that they would be solved with need not exist."""
+    text = SIDES.replace("i < n", "i < m").replace("T w", "int w")
+    nest = cut(lifted(f"void f(int n, int m, int A[n][n], int B[m][n])\n{{\n#pragma mdh\n{text}\n}}\n"), 2)
+    assert nest is not None
+    (copy,) = nest.temporaries
+    data = {"A": BufferValue([], (0, 0)), "B": BufferValue([], (0, 5)), copy.name: BufferValue([7] * 10, (2, 5))}
+    run_steps(nest.program, {"n": 5, "m": 0}, data)
+    assert data[copy.name].data == [7] * 10
+
+
 @pytest.mark.parametrize("name", ["columns", "rows", "below"])
 def test_rows_of_an_array_that_is_one_long_line(name: str) -> None:
     """What is assumed of sizes, ``n <= m``, does not matter: it holds in every iteration or in none."""
@@ -141,7 +153,7 @@ def test_rows_of_an_array_that_is_one_long_line(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["lu", *CUT])
 def test_arrays_of_a_size_that_no_program_mentions(name: str) -> None:
-    """`double A[50][50]`, of which n rows and columns are used: programs get the parameter of their loop."""
+    """`double A[800][800]`, of which n rows and columns are used: programs get the parameter of their loop."""
     body = DOOLITTLE if name == "lu" else CUT[name].replace("T w", "double w")
     nest = lifted(f"void f(int n, double A[800][800], double B[800][800])\n{{\n#pragma mdh\n{body}\n}}\n")
     plan = planned(nest, {"n": 700})
