@@ -28,10 +28,21 @@ from lowering.point import Point, configuration_at, dims_around
 from lowering.programs import of_known_sizes
 from mdh_core.combine import scalar_operator
 from mdh_core.evaluate import Value
-from mdh_core.expr import FLOAT, INT32, Binary, Const, Constraint, Operand, Var, walk
+from mdh_core.expr import (
+    DOUBLE,
+    FLOAT,
+    INT32,
+    Binary,
+    Const,
+    Constraint,
+    Operand,
+    ScalarType,
+    Var,
+    walk,
+)
 from mdh_core.interpreter import run
 from mdh_core.ir import MdhProgram, Param
-from tests.catalogue import CATALOGUE, EVERYTHING, PLUS, binary, program, small_params, x
+from tests.catalogue import CATALOGUE, EVERYTHING, PLUS, binary, operator, program, small_params, x
 from tests.emitted import FLAGS, Case, check, with_constant_sizes, with_extents
 from tests.strategies import buffers_for, copy_of
 
@@ -141,6 +152,30 @@ def test_rows_of_a_triangle_stay_in_registers(constants: bool, begins: str, tmp_
     whole = re.search(r"for \(; k(_\d+)? < \w+ && (?!!)", text)
     rows = [m.start() for m in re.finditer(r"for \(; k(_\d+)? < \w+( && !\(.*\))?; k", text)]
     assert whole and rows and (min(rows) < whole.start()) == (begins == "late")
+
+
+@pytest.mark.parametrize("t", [FLOAT, DOUBLE], ids=lambda t: t.name)
+@pytest.mark.parametrize("dims", [("i:N", "cc", "O[i]"), ("i:N", "pw", "O[]")], ids=["map", "sum"])
+def test_what_runs_backwards_is_loaded_as_vectors(
+    dims: tuple[str, str, str], t: ScalarType, tmp_path: Path
+) -> None:
+    """A load and a permutation for each vector; gcc filled lanes one at a time, by masks, when it was asked to."""
+    names, kinds, target = dims
+    body = (binary("*", x(0, t), x(1, t)),)
+    sizes = {"i": 1000}
+    for place in ("I[i] J[N - i - 1]", "I[N - i] J[N - i - 1]"):
+        ops = {"I": t, "J": t, "O": t}
+        p = program("backwards", names, kinds, ops, place, target, body, combine=operator("+", t) if kinds == "pw" else None)
+        p = with_extents(p, buffers_for(p, small_params(p), random.Random(0)), symbolic=True)[0]
+        (c,) = configuration_at((p,), SERVER, (sizes,), _default(p, sizes))
+        text = emit_openmp(KernelRequest("k", "backwards", (p,), (c,), SERVER)).text
+        loops = [x for x in compiled_loops(text, tmp_path) if any(re.match(r"v(fmadd|mul).*p.*%zmm", r) for r in x)]
+        assert loops
+        for loop in loops:
+            products = sum(re.match(r"v(fmadd|mul).*p.*%zmm", row) is not None for row in loop)
+            turned = [row for row in loop if row.startswith("vperm")]
+            assert len(turned) == products * place.count("N - i"), loop
+            assert not [row for row in loop if "{%k" in row or row.startswith("vbroadcast")]
 
 
 def _window(shape: Point, tmp_path: Path) -> list[str]:
