@@ -31,7 +31,7 @@ from mdh_core.diagnostics import Refusal
 from mdh_core.expr import RecordType, ScalarType, Type
 from mdh_core.ir import MdhProgram
 from mdh_core.source import SourceFile
-from mdh_lift import improve, kernels, pipeline, run_search
+from mdh_lift import improve, nest_sizes, pipeline, run_search
 from mdh_lift import subject as subjects
 from mdh_lift.config import Config
 from mdh_lift.counts import counts
@@ -98,7 +98,7 @@ class Prepared:
         if len(lifted.program) != 1 or not isinstance(lifted.program[0], MdhProgram):
             return 0, 0
         values = {**self.work.variables, **self.case.values}
-        params = kernels.parameter_values(lifted, {k: v for k, v in values.items() if isinstance(v, int)})
+        params = nest_sizes.parameter_values(lifted, {k: v for k, v in values.items() if isinstance(v, int)})
         found = () if params is None else counts(lifted, params).buffers
         updated = sum(min(b.first, b.written) * b.element for b in found)
         return updated, sum(b.written * b.element for b in found) - updated

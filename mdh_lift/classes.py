@@ -22,7 +22,7 @@ from lifter.lift import LiftedNest
 from lowering.parameters import to_json
 from lowering.point import Point
 from lowering.space import Space
-from mdh_lift import kernels
+from mdh_lift import kernels, nest_sizes
 from mdh_lift import subject as subjects
 from mdh_lift.gpu_plans import GpuPlan
 from mdh_lift.kernels import Plan, Variant
@@ -54,7 +54,7 @@ def classes_of(lifted: LiftedNest) -> list[tuple[dict[str, int], Clause | None]]
     for clause in (*clauses_of(lifted), None):
         own = only_clause(lifted, clause)
         fit = subjects.fitting if clause is None else subjects.repaired
-        variables = fit(own, kernels.sizes_of(own))
+        variables = fit(own, nest_sizes.sizes_of(own))
         same = next((k for k, (known, _) in enumerate(found) if known == variables), None)
         if variables is not None and same is None:
             found.append((variables, clause))

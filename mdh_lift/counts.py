@@ -39,7 +39,7 @@ from mdh_core.expr import (
 )
 from mdh_core.ir import Buffer, MdhProgram, Sequential, Store, keeps_if_empty
 from mdh_core.polytope import rows_of
-from mdh_lift import kernels
+from mdh_lift import nest_sizes
 from mdh_lift.c_value import NotAnInteger
 from mdh_lift.operations import FLOATING, of_body, operations
 from mdh_lift.subject import fitting, repaired
@@ -130,16 +130,16 @@ def usual_counts(
     if not lifted.programs:
         return None
     try:
-        wanted = {**kernels.sizes_of(lifted), **(sizes or {})}
+        wanted = {**nest_sizes.sizes_of(lifted), **(sizes or {})}
         variables = (repaired if sizes or lifted.nest.directive.sizes else fitting)(lifted, wanted)
-        params = None if variables is None else kernels.parameter_values(lifted, variables)
+        params = None if variables is None else nest_sizes.parameter_values(lifted, variables)
     except NotAnInteger:  # the length of a row that only a compiler knows
         return None
     return None if variables is None or params is None else (variables, counts(lifted, params))
 
 
 def counts(lifted: LiftedNest, params: Mapping[str, int]) -> Counts:
-    """The counts at values of the integer parameters (as ``kernels.parameter_values`` gives them).
+    """The counts at values of the integer parameters (as ``nest_sizes.parameter_values`` gives them).
 
     Raises ``KeyError`` where a parameter that matters has no value.
     """

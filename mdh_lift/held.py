@@ -15,7 +15,7 @@ from collections.abc import Collection
 from lifter.lift import LiftedNest
 from mdh_core.diagnostics import refuse
 from mdh_lift.c_value import is_place
-from mdh_lift.kernels import places_of
+from mdh_lift.nest_sizes import places_of
 
 _CONVERTED = re.compile(r"\(\([^()]*\*\)(.*)\)")  # ((double *)m->data)
 _INDIRECT = re.compile(r"->\w+", re.ASCII)

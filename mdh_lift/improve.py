@@ -31,7 +31,7 @@ from mdh_core.ir import MdhProgram
 from mdh_core.laws import check_laws
 from mdh_core.rounding import rounds_products
 from mdh_core.source import NO_SPAN, SourceFile, Span
-from mdh_lift import beside, certified, kernels, macros, recorded, verified
+from mdh_lift import beside, certified, kernels, macros, nest_sizes, recorded, verified
 from mdh_lift import subject as subjects
 from mdh_lift.classes import SeveralPlan
 from mdh_lift.findings import Finding
@@ -327,15 +327,15 @@ def prepare(
     assert nest.lifted is not None
     target = target_of(nest, options.target)
     _test_promises(nest)
-    wanted = {**kernels.sizes_of(nest.lifted), **(sizes or {})}
+    wanted = {**nest_sizes.sizes_of(nest.lifted), **(sizes or {})}
     stated = sizes or nest.lifted.nest.directive.sizes
     variables = (subjects.repaired if stated else subjects.fitting)(nest.lifted, wanted)
     if variables is None:
         raise refuse("MDH804", "no sizes were found for which all accesses are inside the arrays",
                      _directive_span(nest),
                      help="state sizes that belong together with a `sizes(...)` clause")  # fmt: skip
-    params = kernels.parameter_values(nest.lifted, variables)
-    named = kernels.all_stated(nest.lifted, sizes)
+    params = nest_sizes.parameter_values(nest.lifted, variables)
+    named = nest_sizes.all_stated(nest.lifted, sizes)
     if options.replay:
         return _as_recorded(report, nest, options, target, variables, params, named)
     toolchain = toolchain_of(report.command)

@@ -16,37 +16,26 @@ from emit.render import emit_openmp
 from emit.request import Kernel, KernelRequest
 from lifter.fusion import Fusion, fused, neighbours
 from lifter.lift import FinalIterator, LiftedNest
-from lowering.boxed import boxed
 from lowering.choice import default_point
 from lowering.cost import estimate, gains_by_constants
-from lowering.delayed import delayed
 from lowering.facts import facts
 from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_rows, usual_tiles
 from lowering.machine import Machine
 from lowering.outer_loop import Run, bytes_saved, in_one_loop, runs_of, usual_width
 from lowering.parameters import Configuration, to_json
 from lowering.point import Point, configuration_at, is_divided, own_values, round_up, suffix_of, tile_of
-from lowering.programs import with_params
-from lowering.right_looking import right_looking
-from lowering.rows_apart import rows_apart
-from lowering.skewed import skewed
 from lowering.space import Space, tuning_space
-from lowering.sums_in_blocks import Blocks, sums_in_blocks
 from lowering.traffic import bytes_of
 from mdh_core.diagnostics import Refusal, refuse
-from mdh_core.expr import Affine, ScalarType
-from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Size, Step, programs_of
+from mdh_core.ir import HostLoop, MdhProgram, Size, Step, programs_of
 from mdh_core.show import c_style, show, statements
 from mdh_lift import iterations
-from mdh_lift.c_value import NotAnInteger, is_place, names_in, value
+from mdh_lift.c_value import NotAnInteger
+from mdh_lift.forms import formed_for
+from mdh_lift.nest_sizes import all_stated, parameter_values, shaping_of, sizes_of
 from tuning.ceilings import known_machine
 from tuning.harness import Candidate
 
-# extent of every dimension whose size is a parameter, by the number of such dimensions
-_USUAL_EXTENTS = {1: 1 << 23, 2: 2048, 3: 512, 4: 96, 5: 40}
-_MANY_DIMENSIONS = 16
-_MOST_POINTS = 1 << 27
-_NO_EXTENT = 64  # of a parameter that is no size
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 TUNED = 3  # programs of a nest that are searched at once
 MATTERS = 0.05  # share of the time from which on a program is searched
@@ -57,10 +46,6 @@ KNOWN = "known"  # whether the sizes that are tuned for have a function, with co
 _OUTER = "outer_"  # positions of the parts that run through neighbouring programs; 0: one after the other
 _OF_NEST = (*_TILES, _FUSE, _REGION, _OUTER, KNOWN)
 _FINER = 12  # times as many blocks of sizes that change
-BLOCK = 32  # iterations of a host loop whose updates of what lies outside of them are one product
-_FEWEST_BLOCKS = 3
-_SKEW_PAYS = 8  # points of a loop for each cell that is copied to another layout or back
-_DELAY_PAYS = 4096  # points of an iteration from which on
 _THREADS_PAY = 8192  # points from which on a program that runs often should begin a parallel region
 _SOME = 8  # positions of a part to try where the model sees no gain
 _OUTER_PAYS = 0.1  # share of the time that one loop for neighbours has to save in traffic
@@ -211,7 +196,7 @@ class Plan:
     @property
     def known(self) -> tuple[tuple[str, int], ...]:
         """Parameters that shape the nest, with their values."""
-        shaping = _shaping(self.lifted)
+        shaping = shaping_of(self.lifted)
         return tuple((name, n) for name, n in self.params.items() if name in shaping)
 
     def _gains_by_constants(self, point: Point) -> bool:
@@ -533,186 +518,13 @@ def planned(
     stated: bool = False,
 ) -> Plan:
     """A plan for values of the integer parameters: host loops in blocks where that pays at these."""
-    before, lifted = lifted.program, _in_blocks(lifted, params)
-    # fusions inside of loops whose updates are delayed were found for other programs
-    fusions = tuple(f for f in lifted.fusions if not f.path or lifted.program[f.path[0]] is before[f.path[0]])
-    lifted = lifted if fusions else _with_rows_apart(_with_skewed(lifted, params))
+    lifted, fusions = formed_for(lifted, params)
     steps = lifted.program
     sizes = iterations.sizes_at(steps, params)
     for f in fusions:
         first = tuple(programs_of(steps)).index(neighbours(steps, f)[0])
         sizes += iterations.sizes_at(fused(steps, f), params)[first : first + 1]
     return Plan(lifted, known_machine(), params, sizes, lines, macros, fusions, stated=stated)
-
-
-def _with_skewed(lifted: LiftedNest, params: Mapping[str, int]) -> LiftedNest:
-    """The nest with wavefronts of the outermost host loops in lines of arrays, where that pays."""
-    taken = _names(lifted)
-    steps: list[Step] = []
-    more: list[Buffer] = []
-    for s in lifted.program:
-        found = skewed(boxed(s) or s, taken) if isinstance(s, HostLoop) else None
-        if found is None or _points_per_cell(s, found.copies, params) < _SKEW_PAYS:
-            steps.append(s)
-            continue
-        steps += [*found.before, found.loop, *found.behind]
-        more += found.arrays
-        taken |= {b.name for b in found.arrays}
-    return replace(lifted, program=tuple(steps), temporaries=(*lifted.temporaries, *more))
-
-
-def _points_per_cell(s: Step, copies: Sequence[Step], params: Mapping[str, int]) -> float:
-    return iterations.points((s,), params) / max(1.0, iterations.points(copies, params))
-
-
-def _with_rows_apart(lifted: LiftedNest) -> LiftedNest:
-    """The nest with scans of reductions as two programs each, those outside of host loops."""
-    steps: list[Step] = []
-    more: list[Buffer] = []
-    for k, s in enumerate(lifted.program):
-        apart = rows_apart(s, f"_s{k}") if isinstance(s, MdhProgram) else None
-        if apart is None:
-            steps.append(s)
-            continue
-        steps += apart[:2]
-        more += apart[2]
-    return replace(lifted, program=tuple(steps), temporaries=(*lifted.temporaries, *more))
-
-
-def _in_blocks(lifted: LiftedNest, params: Mapping[str, int]) -> LiftedNest:
-    """The nest, with updates of the outermost host loops delayed where these and the arrays are long."""
-    taken = _names(lifted)
-    steps: list[Step] = []
-    more: list[Buffer] = []
-    for s in lifted.program:
-        found = _blocked(s, params, taken) if isinstance(s, HostLoop) else None
-        steps.append(s if found is None else with_params(found.loop, lifted.nest.params))
-        more += () if found is None else found.arrays
-        taken |= iterations.iterators_of(steps[-1:]) | {b.name for b in more}
-    return replace(lifted, program=tuple(steps), temporaries=(*lifted.temporaries, *more))
-
-
-def _names(lifted: LiftedNest) -> set[str]:
-    """Of parameters, arrays and host loops."""
-    names = {x.name for x in lifted.nest.params} | {b.name for b in lifted.nest.buffers}
-    return names | {b.name for b in lifted.temporaries} | iterations.iterators_of(lifted.program)
-
-
-def _blocked(loop: HostLoop, params: Mapping[str, int], taken: set[str]) -> Blocks | None:
-    times = loop.size.evaluate(dict(params))
-    if times < _FEWEST_BLOCKS * BLOCK or iterations.points((loop,), params) < _DELAY_PAYS * times:
-        return None
-    found = delayed(right_looking(loop, taken) or loop, BLOCK, taken)
-    return sums_in_blocks(loop, BLOCK, taken) if found is None else Blocks(found)
-
-
-# --------------------------------------------------------------------------- sizes
-
-
-def is_derived(p: Param) -> bool:
-    """Is the parameter computed from variables and members, instead of being one?"""
-    return bool(p.value) and not is_place(p.value)
-
-
-def _variable(p: Param) -> str:
-    """The variable that a parameter stands for; a member or ``*p`` goes by the parameter's name."""
-    return p.value if _IDENTIFIER.fullmatch(p.value) else p.name
-
-
-def variables_of(lifted: LiftedNest) -> dict[str, Param]:
-    """Variables that the nest's parameters stand for, and a parameter that tells the type of each.
-
-    Members and ``*p`` are among them, by the names that ``places_of`` gives them.
-    """
-    params = lifted.nest.params
-    found = {_variable(p): p for p in params if not is_derived(p)}
-    known, places = {p.name for p in params}, places_of(lifted)
-    for p in params:
-        if is_derived(p):
-            names = [places[name] for name in names_in(p.value) if name not in known]
-            found |= {name: p for name in names if name not in found}
-    return found
-
-
-def places_of(lifted: LiftedNest) -> dict[str, str]:
-    """Identifiers for what integer texts read: ``{"n": "n", "m->rows": "m_rows", "*k": "k_value"}``."""
-    params = lifted.nest.params
-    found = {p.value or p.name: _variable(p) for p in params if not is_derived(p)}
-    known = {p.name for p in params} | {b.name for b in lifted.nest.buffers} | set(found.values())
-    for p in params:
-        for place in names_in(p.value) if is_derived(p) else ():
-            if place in found:
-                continue
-            name = re.sub(r"\W+", "_", place.lstrip("*"), flags=re.ASCII)
-            while name != place and name in known:
-                name += "_"
-            found[place] = name
-            known.add(name)
-    return found
-
-
-def sizes_of(lifted: LiftedNest) -> dict[str, int]:
-    """A value for every integer variable: that of the first ``sizes`` clause, or one that makes some work."""
-    depths = [
-        sum(n.constant is None for n in iterations.all_sizes(p, loops))
-        for p, loops in iterations.placed(lifted.program)
-    ]
-    extent = _USUAL_EXTENTS.get(max([1, *depths]), _MANY_DIMENSIONS)
-    sizes = _sizes_with(lifted, extent)
-    while extent > 1 and _points(lifted, sizes) > _MOST_POINTS:
-        extent //= 2
-        sizes = _sizes_with(lifted, extent)
-    return sizes
-
-
-def _sizes_with(lifted: LiftedNest, extent: int) -> dict[str, int]:
-    shaping = _shaping(lifted)
-    clause = dict(lifted.nest.directive.sizes[0]) if lifted.nest.directive.sizes else {}
-    values = {}
-    for name, param in variables_of(lifted).items():
-        if isinstance(param.type, ScalarType) and param.type.is_integer:
-            is_size = param.name in shaping or is_derived(param)
-            values[name] = clause.get(name, extent if is_size else _NO_EXTENT)
-    return values
-
-
-def all_stated(lifted: LiftedNest, sizes: Mapping[str, int] | None = None) -> bool:
-    """Whether somebody named every size: the caller, or the directive's first ``sizes`` clause."""
-    named = sizes or dict((*lifted.nest.directive.sizes, ())[0])
-    shaping = _shaping(lifted)
-    return bool(named) and all(
-        name in named for name, p in variables_of(lifted).items() if p.name in shaping or is_derived(p)
-    )
-
-
-def _shaping(lifted: LiftedNest) -> set[str]:
-    """Names in extents of loops and buffers, and in index functions (leading dimensions)."""
-    found: list[Affine] = [d.size.span for p in lifted.programs for d in p.hom.dims]
-    found += [x.size.span for _, loops in leaves(lifted.program) for x in loops]
-    for b in (*lifted.nest.buffers, *(b for leaf, _ in leaves(lifted.program) for b in leaf.buffers)):
-        found += [e for e in b.extents if e is not None]
-    for p in lifted.programs:
-        found += [x for a in p.inp.accesses for x in a.index] + [x for s in p.out.stores for x in s.index]
-    return {name for a in found for name in a.names}
-
-
-def _points(lifted: LiftedNest, sizes: Mapping[str, int]) -> float:
-    """Iteration points of all programs."""
-    return iterations.points(lifted.program, parameter_values(lifted, sizes))
-
-
-def parameter_values(lifted: LiftedNest, sizes: Mapping[str, int | float]) -> dict[str, int]:
-    """Values of all integer parameters by their names in the programs, from those of the variables.
-
-    Raises ``NotAnInteger`` or ``KeyError`` where one cannot be told.
-    """
-    known = {name: int(v) for name, v in sizes.items()}
-    named = {place: known[name] for place, name in places_of(lifted).items() if name in known}
-    found: dict[str, int] = {}
-    for p in lifted.nest.params:
-        if isinstance(p.type, ScalarType) and p.type.is_integer:
-            found[p.name] = value(p.value, known | named | found) if is_derived(p) else known[_variable(p)]
-    return found
 
 
 def kernel_name(function: str, label: str) -> str:

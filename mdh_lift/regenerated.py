@@ -16,7 +16,7 @@ from emit.gpu_file import GpuPart
 from emit.openmp_file import OpenmpPart
 from lowering.point import Point
 from mdh_core.diagnostics import Refusal
-from mdh_lift import beside, kernels, recorded
+from mdh_lift import beside, kernels, nest_sizes, recorded
 from mdh_lift.classes import AnyPlan, SeveralPlan, classes_of, clauses_of, only_clause, several
 from mdh_lift.gpu_plans import GpuPlan, gpu_plan
 from mdh_lift.lock_check import MOST, Block, Made
@@ -99,7 +99,7 @@ def _plan(
         return None
     try:
         lifted = nest.lifted if clause is None else only_clause(nest.lifted, clause)
-        params = kernels.parameter_values(lifted, block.sizes or kernels.sizes_of(lifted))
+        params = nest_sizes.parameter_values(lifted, block.sizes or nest_sizes.sizes_of(lifted))
         lines, known = lines_of(report, nest), macros_of(report)
         if block.target == "openmp":
             plan = kernels.planned(lifted, params, lines, known)

@@ -35,7 +35,7 @@ from mdh_core.source import SourceFile
 from mdh_lift import iterations, uses
 from mdh_lift.c_value import NotAnInteger
 from mdh_lift.held import held_by_roots
-from mdh_lift.kernels import is_derived, parameter_values, variables_of
+from mdh_lift.nest_sizes import is_derived, parameter_values, variables_of
 from mdh_lift.source_uses import source_uses
 from tuning.harness import Arg, ArrayArg, IndexData, IteratorArg, OuterScalarArg, ScalarArg, Sizes, Subject
 

@@ -13,7 +13,7 @@ from emit.targets import TARGETS
 from frontend_c.read import CompileCommand, read
 from lifter.lift import lift
 from mdh_core.source import SourceFile
-from mdh_lift import kernels
+from mdh_lift import nest_sizes
 from mdh_lift.gpu_plans import gpu_plan
 from tuning.cuda_on_cpu import command, translated
 
@@ -34,7 +34,7 @@ def file_of_nests(
     for nest in read(SourceFile("user.c", text.encode()), CompileCommand()).nests:
         lifted = lift(nest)
         assert not [d for d in lifted.diagnostics if d.severity == "error"], lifted.diagnostics
-        plan = gpu_plan(lifted, target, kernels.parameter_values(lifted, kernels.sizes_of(lifted)))
+        plan = gpu_plan(lifted, target, nest_sizes.parameter_values(lifted, nest_sizes.sizes_of(lifted)))
         found.append(plan.part(plan.default))
     return gpu_file(name, found, TARGETS[target], regions)
 

@@ -14,7 +14,7 @@ from lifter.normalise import assumed
 from mdh_core.expr import INT64
 from mdh_core.ir import Param
 from mdh_core.source import SourceFile
-from mdh_lift import kernels
+from mdh_lift import kernels, nest_sizes
 from mdh_lift.gpu_plans import gpu_plan
 
 
@@ -48,13 +48,13 @@ def test_scalars_of_a_condition_alone(target: str, tmp_path: Path) -> None:
     text = CALLED.format(condition="k > 3 && (x < 0.5 || h == 7) && at_all > n")
     (nest,) = read(SourceFile("f.c", text.encode()), CompileCommand()).nests
     lifted = lift(nest)
-    usual = kernels.sizes_of(lifted)
+    usual = nest_sizes.sizes_of(lifted)
     if target == "openmp":
-        plan = kernels.plan(lifted, kernels.parameter_values(lifted, usual))
+        plan = kernels.plan(lifted, nest_sizes.parameter_values(lifted, usual))
         kernel = plan.kernel(plan.default)
         unit, call = kernel.text, kernel.call
     else:
-        file = gpu_plan(lifted, target, kernels.parameter_values(lifted, usual)).file({})
+        file = gpu_plan(lifted, target, nest_sizes.parameter_values(lifted, usual)).file({})
         unit, call = file.text, file.call
         assert "long n, long k, double x, long h, long at_all, float *a" in file.header
     assert all(f"{name}" in call for name in ("k", "x", "h", "at_all"))
@@ -119,7 +119,7 @@ def test_several_conditions_and_names_of_the_file(clause: str, tmp_path: Path) -
     user's file knows these."""
     (nest,) = read(SourceFile("f.c", NAMED.format(clause=clause).encode()), CompileCommand()).nests
     lifted = lift(nest)
-    params = kernels.parameter_values(lifted, kernels.sizes_of(lifted))
+    params = nest_sizes.parameter_values(lifted, nest_sizes.sizes_of(lifted))
     plan = kernels.plan(lifted, params)
     kernel = plan.kernel(plan.default)
     (tmp_path / "f.c").write_text(TESTED.format(kernel=kernel.text, call=kernel.call))
@@ -139,7 +139,7 @@ def test_nothing_is_concluded_from_what_is_tested_at_the_call() -> None:
     """There `n - u >= 0` of an unsigned `u` is always true; in the kernel, where it is `long`, it is not."""
     text = NAMED.format(clause="assume(n > LEAST && n - u >= 0)")
     (nest,) = read(SourceFile("f.c", text.encode()), CompileCommand()).nests
-    plan = kernels.plan(lifted := lift(nest), kernels.parameter_values(lifted, kernels.sizes_of(lifted)))
+    plan = kernels.plan(lifted := lift(nest), nest_sizes.parameter_values(lifted, nest_sizes.sizes_of(lifted)))
     kernel = plan.kernel(plan.default)
     assert "if (!(n - u >= 0)) return 0;" in kernel.text and "u >= 0" not in kernel.call
     assert len(assumed(nest.directive.assume, nest.params)) == 1

@@ -11,7 +11,7 @@ from emit.gpu_file import gpu_file
 from emit.targets import TARGETS
 from frontend_c.data_regions import insertions
 from mdh_core.source import Edit, SourceFile, Span, apply_edits
-from mdh_lift import emitted, gpu_plans, kernels, pipeline
+from mdh_lift import emitted, gpu_plans, nest_sizes, pipeline
 from mdh_lift.cli import cli
 from tests.gpu_emitted import has_opencl_device
 from tests.gpu_user import build
@@ -180,7 +180,7 @@ def _spliced(text: str, target: str) -> tuple[str, object]:
     parts, edits = [], []
     for nest in report.nests:
         assert nest.lifted is not None and nest.lifted.programs
-        plan = gpu_plans.gpu_plan(nest.lifted, target, kernels.parameter_values(nest.lifted, kernels.sizes_of(nest.lifted)))
+        plan = gpu_plans.gpu_plan(nest.lifted, target, nest_sizes.parameter_values(nest.lifted, nest_sizes.sizes_of(nest.lifted)))
         parts.append(plan.part(plan.default))
         at = nest.lifted.nest.span.start
         edits.append(Edit(Span(at, at), f"if ({parts[-1].call}) {{}} else ".encode()))

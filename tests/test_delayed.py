@@ -14,7 +14,8 @@ from mdh_core.expr import DOUBLE
 from mdh_core.ir import HostLoop, MdhProgram, Step, programs_of
 from mdh_core.rules import verify
 from mdh_lift import iterations
-from mdh_lift.kernels import BLOCK, planned
+from mdh_lift.forms import BLOCK
+from mdh_lift.kernels import planned
 from tests.lifting import check_meaning, lifted
 from tests.test_steps import Case, check, configurations, values
 

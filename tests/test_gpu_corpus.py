@@ -22,7 +22,7 @@ from lifter.lift import LiftedNest, lift
 from lowering.point import Point
 from mdh_core.diagnostics import Refusal
 from mdh_core.source import SourceFile
-from mdh_lift import kernels
+from mdh_lift import kernels, nest_sizes
 from mdh_lift import subject as subjects
 from mdh_lift.gpu_plans import GpuPlan, gpu_plan
 from tests.gpu_emitted import has_opencl_device, once
@@ -91,7 +91,7 @@ def _lifted(source: str) -> tuple[list[LiftedNest], tuple[str, ...]]:
         command = CompileCommand(flags=flags, directory=str(CORPUS))
         nests = [lift(nest) for nest in read(SourceFile(source, text), command).nests]
         nests = [x for x in nests if x.programs]
-        if all(subjects.work(x, s) <= MOST_WORK for x in nests for s in _sizes(x, kernels.sizes_of(x))):
+        if all(subjects.work(x, s) <= MOST_WORK for x in nests for s in _sizes(x, nest_sizes.sizes_of(x))):
             return nests, flags
     raise AssertionError(f"{source}: more work than {MOST_WORK} points with any definition of its sizes")
 
@@ -102,8 +102,8 @@ def _check(source: str, lifted: LiftedNest, bench: _Watched, flags: tuple[str, .
 
 def _check_text(text: SourceFile, lifted: LiftedNest, bench: _Watched, flags: tuple[str, ...] = ()) -> None:
     """All points in one program, where the calls of the candidate go to one after the other."""
-    usual = kernels.sizes_of(lifted)
-    plan = gpu_plan(lifted, "opencl", kernels.parameter_values(lifted, usual))
+    usual = nest_sizes.sizes_of(lifted)
+    plan = gpu_plan(lifted, "opencl", nest_sizes.parameter_values(lifted, usual))
     points = list(_points(plan))
     candidate = _candidate(plan, points)
     subject = subjects.subject_of(lifted, text.data, text.path)

@@ -26,7 +26,7 @@ from lowering.machine import CUDA as CUDA_MODEL
 from lowering.machine import GENERIC
 from lowering.point import Point
 from mdh_core.diagnostics import Refusal
-from mdh_lift import kernels
+from mdh_lift import nest_sizes
 from mdh_lift.gpu_plans import gpu_plan
 from tests.catalogue import EVERYTHING
 from tests.emitted import Case
@@ -60,7 +60,7 @@ def _of_corpus(source: str) -> Iterator[GpuFile]:
     for lifted in _nests(source).values():
         if not lifted.programs:
             continue
-        plan = gpu_plan(lifted, "cuda", kernels.parameter_values(lifted, kernels.sizes_of(lifted)))
+        plan = gpu_plan(lifted, "cuda", nest_sizes.parameter_values(lifted, nest_sizes.sizes_of(lifted)))
         rng = random.Random(plan.name)
         points = [plan.default]
         points += [next(valid_points(plan.space, rng)) for _ in range(CONFIGURATIONS if plan.space.parameters else 0)]

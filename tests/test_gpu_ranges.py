@@ -15,7 +15,7 @@ from frontend_c.read import CompileCommand, read
 from lifter.lift import lift
 from mdh_core.diagnostics import Refusal
 from mdh_core.source import SourceFile
-from mdh_lift import kernels
+from mdh_lift import nest_sizes
 from mdh_lift.gpu_plans import gpu_plan
 
 PROGRAM = """\
@@ -107,7 +107,7 @@ def _head(nest: str) -> tuple[str, ...]:
     assert not result.refused, [d.message for r in result.refused for d in r.diagnostics]
     lifted = lift(result.nests[0])
     assert lifted.programs, lifted.diagnostics
-    plan = gpu_plan(lifted, "opencl", kernels.parameter_values(lifted, kernels.sizes_of(lifted)))
+    plan = gpu_plan(lifted, "opencl", nest_sizes.parameter_values(lifted, nest_sizes.sizes_of(lifted)))
     return plan.part(plan.default).head
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from mdh_core.diagnostics import Refusal
 from mdh_core.source import SourceFile
-from mdh_lift import kernels, pipeline, verbs
+from mdh_lift import kernels, nest_sizes, pipeline, verbs
 from mdh_lift import subject as subjects
 from mdh_lift.c_value import NotAnInteger, is_place, names_in, value
 from mdh_lift.cli import cli
@@ -93,7 +93,7 @@ def compared(name, spoilt=("", "")):
     bench = Workbench(Toolchain(flags=("-O1",)))
     built = bench.build(subject, made)
     assert built.ok, built.reason
-    sizes = dict.fromkeys(kernels.sizes_of(lifted), 6)
+    sizes = dict.fromkeys(nest_sizes.sizes_of(lifted), 6)
     return verify.verify(bench, subject, built.data["program"], [verify.Case(sizes, "exact"), verify.Case(sizes, "real")])
 
 
@@ -105,9 +105,9 @@ def test_nests_on_members_are_compared(name):
 
 def test_sizes_of_members_have_names():
     lifted, _ = nest_of(*LOOPS["derived"])
-    assert set(kernels.sizes_of(lifted)) == {"m_rows"}
+    assert set(nest_sizes.sizes_of(lifted)) == {"m_rows"}
     sizes = {"m_rows": 11}
-    assert list(kernels.parameter_values(lifted, sizes).values()).count(5) == 1
+    assert list(nest_sizes.parameter_values(lifted, sizes).values()).count(5) == 1
 
 
 def test_a_wrong_sum_in_a_member_is_seen():

@@ -46,7 +46,7 @@ from mdh_core.interpreter import run
 from mdh_core.ir import MdhProgram
 from mdh_core.lanes import LANES
 from mdh_core.source import SourceFile
-from mdh_lift import kernels
+from mdh_lift import kernels, nest_sizes
 from mdh_lift import subject as subjects
 from tests.catalogue import operator, program, x
 from tests.compilers import COMPILERS
@@ -374,7 +374,7 @@ def test_defaults_of_whole_files(text: str, flags: tuple[str, ...], tmp_path: Pa
     subject = subjects.subject_of(nest, source.data, source.path)
     built = bench.build(subject, plan.candidate(plan.default))
     assert built.ok, built.reason
-    names = list(kernels.variables_of(nest))
+    names = list(nest_sizes.variables_of(nest))
     sizes = [dict.fromkeys(names, n) for n in (0, 1, 7, 33, 130)]
     summary = verify(bench, subject, built.data["program"], cases_for(subject, sizes, style="sum"))
     assert summary.ok, summary.outcome

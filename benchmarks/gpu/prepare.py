@@ -22,7 +22,7 @@ from lowering.parameters import why_not_legal
 from lowering.point import suffix_of
 from lowering.space import Space
 from mdh_core.diagnostics import Refusal
-from mdh_lift import kernels
+from mdh_lift import kernels, nest_sizes
 from mdh_lift.gpu_plans import GpuPlan, gpu_plan
 from mdh_lift.pipeline import macros_of
 from tuning.harness import Candidate, subject_text
@@ -57,7 +57,7 @@ def _prepared(case: Case, directory: Path, device: Device, points: int, seed: in
     (folder / "reference.c").write_bytes(subject_text(work.subject, on_processors))
     lifted = work.nest.lifted
     assert lifted is not None
-    params = kernels.parameter_values(lifted, work.variables)
+    params = nest_sizes.parameter_values(lifted, work.variables)
     plan = gpu_plan(lifted, "cuda", params, macros=macros_of(work.report), device=device)
     file = plan.file(plan.default)
     candidate = Candidate(file.header, file.call, kernels.after_text(lifted))

@@ -20,7 +20,7 @@ from lifter.segments import Reference, references
 from mdh_core.diagnostics import Refusal
 from mdh_core.expr import Assign, Declare, If, ScalarType, Select, Stmt, Var, stmt_exprs, variables
 from mdh_core.show import c_style, expression
-from mdh_lift import kernels
+from mdh_lift import nest_sizes
 from mdh_lift.c_value import NotAnInteger
 
 EXTENTS = {1: 10, 2: 6, 3: 4, 4: 3}  # iterations of each loop that are drawn, by the number of loops
@@ -160,9 +160,9 @@ def _drawn(
 
 def _parameters(lifted: LiftedNest, value: int) -> dict[str, int] | None:
     """Values of the integer parameters where every size is small."""
-    names = {name for name, p in kernels.variables_of(lifted).items() if _is_integer(p.type)}
+    names = {name for name, p in nest_sizes.variables_of(lifted).items() if _is_integer(p.type)}
     try:
-        return kernels.parameter_values(lifted, dict.fromkeys(names, value))
+        return nest_sizes.parameter_values(lifted, dict.fromkeys(names, value))
     except (KeyError, ValueError, ArithmeticError, NotAnInteger):
         return None
 

@@ -1,0 +1,103 @@
+"""The forms that a nest's programs get before they are lowered, where these pay at the sizes at hand.
+
+    in     a lifted nest, values of its integer parameters
+    out    a nest of the same meaning, and those of its fusions that are about programs it still has
+
+Updates of host loops wait until a block of iterations is over (``lowering/delayed.py``,
+``sums_in_blocks.py``), wavefronts lie in lines of arrays (``skewed.py``), scans of reductions are two
+programs (``rows_apart.py``).  Each form is proved where it is made; here is only whether it is worth its
+copies.
+
+Shown right by tests/test_delayed.py, test_sums_in_blocks.py and test_skewed.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from lifter.fusion import Fusion
+from lifter.lift import LiftedNest
+from lowering.boxed import boxed
+from lowering.delayed import delayed
+from lowering.programs import with_params
+from lowering.right_looking import right_looking
+from lowering.rows_apart import rows_apart
+from lowering.skewed import skewed
+from lowering.sums_in_blocks import Blocks, sums_in_blocks
+from mdh_core.ir import Buffer, HostLoop, MdhProgram, Step
+from mdh_lift import iterations
+
+BLOCK = 32  # iterations of a host loop whose updates of what lies outside of them are one product
+_FEWEST_BLOCKS = 3
+_SKEW_PAYS = 8  # points of a loop for each cell that is copied to another layout or back
+_DELAY_PAYS = 4096  # points of an iteration from which on
+
+
+def formed_for(lifted: LiftedNest, params: Mapping[str, int]) -> tuple[LiftedNest, tuple[Fusion, ...]]:
+    """The nest for values of its integer parameters, and the fusions that are left."""
+    before, lifted = lifted.program, _in_blocks(lifted, params)
+    # fusions inside of loops whose updates are delayed were found for other programs
+    fusions = tuple(f for f in lifted.fusions if not f.path or lifted.program[f.path[0]] is before[f.path[0]])
+    return (lifted if fusions else _with_rows_apart(_with_skewed(lifted, params))), fusions
+
+
+def _with_skewed(lifted: LiftedNest, params: Mapping[str, int]) -> LiftedNest:
+    """The nest with wavefronts of the outermost host loops in lines of arrays, where that pays."""
+    taken = _names(lifted)
+    steps: list[Step] = []
+    more: list[Buffer] = []
+    for s in lifted.program:
+        found = skewed(boxed(s) or s, taken) if isinstance(s, HostLoop) else None
+        if found is None or _points_per_cell(s, found.copies, params) < _SKEW_PAYS:
+            steps.append(s)
+            continue
+        steps += [*found.before, found.loop, *found.behind]
+        more += found.arrays
+        taken |= {b.name for b in found.arrays}
+    return replace(lifted, program=tuple(steps), temporaries=(*lifted.temporaries, *more))
+
+
+def _points_per_cell(s: Step, copies: Sequence[Step], params: Mapping[str, int]) -> float:
+    return iterations.points((s,), params) / max(1.0, iterations.points(copies, params))
+
+
+def _with_rows_apart(lifted: LiftedNest) -> LiftedNest:
+    """The nest with scans of reductions as two programs each, those outside of host loops."""
+    steps: list[Step] = []
+    more: list[Buffer] = []
+    for k, s in enumerate(lifted.program):
+        apart = rows_apart(s, f"_s{k}") if isinstance(s, MdhProgram) else None
+        if apart is None:
+            steps.append(s)
+            continue
+        steps += apart[:2]
+        more += apart[2]
+    return replace(lifted, program=tuple(steps), temporaries=(*lifted.temporaries, *more))
+
+
+def _in_blocks(lifted: LiftedNest, params: Mapping[str, int]) -> LiftedNest:
+    """The nest, with updates of the outermost host loops delayed where these and the arrays are long."""
+    taken = _names(lifted)
+    steps: list[Step] = []
+    more: list[Buffer] = []
+    for s in lifted.program:
+        found = _blocked(s, params, taken) if isinstance(s, HostLoop) else None
+        steps.append(s if found is None else with_params(found.loop, lifted.nest.params))
+        more += () if found is None else found.arrays
+        taken |= iterations.iterators_of(steps[-1:]) | {b.name for b in more}
+    return replace(lifted, program=tuple(steps), temporaries=(*lifted.temporaries, *more))
+
+
+def _names(lifted: LiftedNest) -> set[str]:
+    """Of parameters, arrays and host loops."""
+    names = {x.name for x in lifted.nest.params} | {b.name for b in lifted.nest.buffers}
+    return names | {b.name for b in lifted.temporaries} | iterations.iterators_of(lifted.program)
+
+
+def _blocked(loop: HostLoop, params: Mapping[str, int], taken: set[str]) -> Blocks | None:
+    times = loop.size.evaluate(dict(params))
+    if times < _FEWEST_BLOCKS * BLOCK or iterations.points((loop,), params) < _DELAY_PAYS * times:
+        return None
+    found = delayed(right_looking(loop, taken) or loop, BLOCK, taken)
+    return sums_in_blocks(loop, BLOCK, taken) if found is None else Blocks(found)

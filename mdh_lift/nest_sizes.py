@@ -1,0 +1,135 @@
+"""Sizes of a lifted nest: the variables that its integer parameters stand for, and values to tune for.
+
+    in     a lifted nest; values of variables, by name
+    out    values of all integer parameters, by their names in the programs
+
+Variables are what the source names (``n``, a member ``m->rows``, ``*k``); a parameter may be computed from
+several of them.  Values are those of the directive's ``sizes`` clause, or such as make some work.
+
+Shown right by tests/test_legacy.py and tests/test_assume.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from emit.host_text import leaves
+from lifter.lift import LiftedNest
+from mdh_core.expr import Affine, ScalarType
+from mdh_core.ir import Param
+from mdh_lift import iterations
+from mdh_lift.c_value import is_place, names_in, value
+
+# extent of every dimension whose size is a parameter, by the number of such dimensions
+_USUAL_EXTENTS = {1: 1 << 23, 2: 2048, 3: 512, 4: 96, 5: 40}
+_MANY_DIMENSIONS = 16
+_MOST_POINTS = 1 << 27
+_NO_EXTENT = 64  # of a parameter that is no size
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def is_derived(p: Param) -> bool:
+    """Is the parameter computed from variables and members, instead of being one?"""
+    return bool(p.value) and not is_place(p.value)
+
+
+def _variable(p: Param) -> str:
+    """The variable that a parameter stands for; a member or ``*p`` goes by the parameter's name."""
+    return p.value if _IDENTIFIER.fullmatch(p.value) else p.name
+
+
+def variables_of(lifted: LiftedNest) -> dict[str, Param]:
+    """Variables that the nest's parameters stand for, and a parameter that tells the type of each.
+
+    Members and ``*p`` are among them, by the names that ``places_of`` gives them.
+    """
+    params = lifted.nest.params
+    found = {_variable(p): p for p in params if not is_derived(p)}
+    known, places = {p.name for p in params}, places_of(lifted)
+    for p in params:
+        if is_derived(p):
+            names = [places[name] for name in names_in(p.value) if name not in known]
+            found |= {name: p for name in names if name not in found}
+    return found
+
+
+def places_of(lifted: LiftedNest) -> dict[str, str]:
+    """Identifiers for what integer texts read: ``{"n": "n", "m->rows": "m_rows", "*k": "k_value"}``."""
+    params = lifted.nest.params
+    found = {p.value or p.name: _variable(p) for p in params if not is_derived(p)}
+    known = {p.name for p in params} | {b.name for b in lifted.nest.buffers} | set(found.values())
+    for p in params:
+        for place in names_in(p.value) if is_derived(p) else ():
+            if place in found:
+                continue
+            name = re.sub(r"\W+", "_", place.lstrip("*"), flags=re.ASCII)
+            while name != place and name in known:
+                name += "_"
+            found[place] = name
+            known.add(name)
+    return found
+
+
+def sizes_of(lifted: LiftedNest) -> dict[str, int]:
+    """A value for every integer variable: that of the first ``sizes`` clause, or one that makes some work."""
+    depths = [
+        sum(n.constant is None for n in iterations.all_sizes(p, loops))
+        for p, loops in iterations.placed(lifted.program)
+    ]
+    extent = _USUAL_EXTENTS.get(max([1, *depths]), _MANY_DIMENSIONS)
+    sizes = _sizes_with(lifted, extent)
+    while extent > 1 and _points(lifted, sizes) > _MOST_POINTS:
+        extent //= 2
+        sizes = _sizes_with(lifted, extent)
+    return sizes
+
+
+def _sizes_with(lifted: LiftedNest, extent: int) -> dict[str, int]:
+    shaping = shaping_of(lifted)
+    clause = dict(lifted.nest.directive.sizes[0]) if lifted.nest.directive.sizes else {}
+    values = {}
+    for name, param in variables_of(lifted).items():
+        if isinstance(param.type, ScalarType) and param.type.is_integer:
+            is_size = param.name in shaping or is_derived(param)
+            values[name] = clause.get(name, extent if is_size else _NO_EXTENT)
+    return values
+
+
+def all_stated(lifted: LiftedNest, sizes: Mapping[str, int] | None = None) -> bool:
+    """Whether somebody named every size: the caller, or the directive's first ``sizes`` clause."""
+    named = sizes or dict((*lifted.nest.directive.sizes, ())[0])
+    shaping = shaping_of(lifted)
+    return bool(named) and all(
+        name in named for name, p in variables_of(lifted).items() if p.name in shaping or is_derived(p)
+    )
+
+
+def shaping_of(lifted: LiftedNest) -> set[str]:
+    """Names in extents of loops and buffers, and in index functions (leading dimensions)."""
+    found: list[Affine] = [d.size.span for p in lifted.programs for d in p.hom.dims]
+    found += [x.size.span for _, loops in leaves(lifted.program) for x in loops]
+    for b in (*lifted.nest.buffers, *(b for leaf, _ in leaves(lifted.program) for b in leaf.buffers)):
+        found += [e for e in b.extents if e is not None]
+    for p in lifted.programs:
+        found += [x for a in p.inp.accesses for x in a.index] + [x for s in p.out.stores for x in s.index]
+    return {name for a in found for name in a.names}
+
+
+def _points(lifted: LiftedNest, sizes: Mapping[str, int]) -> float:
+    """Iteration points of all programs."""
+    return iterations.points(lifted.program, parameter_values(lifted, sizes))
+
+
+def parameter_values(lifted: LiftedNest, sizes: Mapping[str, int | float]) -> dict[str, int]:
+    """Values of all integer parameters by their names in the programs, from those of the variables.
+
+    Raises ``NotAnInteger`` or ``KeyError`` where one cannot be told.
+    """
+    known = {name: int(v) for name, v in sizes.items()}
+    named = {place: known[name] for place, name in places_of(lifted).items() if name in known}
+    found: dict[str, int] = {}
+    for p in lifted.nest.params:
+        if isinstance(p.type, ScalarType) and p.type.is_integer:
+            found[p.name] = value(p.value, known | named | found) if is_derived(p) else known[_variable(p)]
+    return found
