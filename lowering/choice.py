@@ -169,7 +169,7 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
     elif not f.pw:
         longest = (512, 128, 64) if len(f.cc) > 2 else (512,)
     found = [
-        replace(y, widest=w, tallest=tall, parts=parts, visit=visit)
+        replace(y, widest=wide, tallest=tall, parts=parts, visit=visit)
         for x, t, n in itertools.product(found, (first, *others), longest)
         if not (has_records(f) and x.vector != "-" and t in f.pw)
         for y in (replace(x, threads=t, longest=n),)
@@ -177,6 +177,7 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
             _widest(f, y), _tallest(f, y), _parts(f, t), _visits(f, machine, y)
         )
         if not visit or w == max(_widest(f, y))
+        for wide in (_longest_visit(f, machine, w) if visit else w,)
     ]
     return [made(x) for x in best(found, len(found), even=False)] or [{}]
 
@@ -220,6 +221,12 @@ def _visits(f: Facts, machine: Machine, seed: _Seed) -> tuple[int, ...]:
     """
     pays = seed.threads in f.pw and seed.vector in f.cc and footprint_of(f) > machine.last
     return (0, *_VISITS) if pays else (0,)
+
+
+def _longest_visit(f: Facts, machine: Machine, widest: int) -> int:
+    """Elements of the vector dimension for which a quarter of the second cache has a thread's cells."""
+    cell = sum(t.size for t in f.program.component_types)
+    return max(widest, machine.l2 // (4 * cell))
 
 
 @dataclass(frozen=True, slots=True)

@@ -273,6 +273,10 @@ def test_rows_from_memory_are_read_from_end_to_end() -> None:
     large = default_point((p,), machine, ({"k": 4096, "i": 4096},))
     assert large["threads"] == "i" and 0 < int(large["visit_i"]) < int(large["block_i"])
     assert int(large["block_k"]) >= 4096
+    long = default_point((p,), machine, ({"k": 8192, "i": 8192},))  # 64 KiB of sums
+    assert long["visit_i"] and int(long["block_k"]) >= 8192
+    longer = default_point((p,), machine, ({"k": 1 << 17, "i": 1000},))  # the sums of whole rows are 1 MiB
+    assert not longer.get("visit_i") or int(longer["block_k"]) * 8 <= 1 << 18
     small = default_point((p,), machine, ({"k": 500, "i": 500},))  # in the second cache
     assert not small.get("visit_i", 0)
 
