@@ -507,9 +507,10 @@ class NestText(PacksText):
                 return
             enough = ""
         shaped = any(r.names & {x.dim for x in bound} for r in self.domain.rows)
-        kind = "dynamic" if uneven else "static"
-        if shaped and not uneven:
-            kind = "static, 1" if self.context.repeated else "dynamic"
+        if uneven or (shaped and not self.context.repeated):
+            kind = "dynamic"
+        else:
+            kind = "static, 1" if shaped else "static"
         self.context.shared_loop(self.out, kind, len(bound), enough, least, trips)
         self.context.enough.append(enough)
         self.parallel = True

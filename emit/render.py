@@ -250,7 +250,6 @@ class _Body:
         self.maxima: dict[str, str] = {}  # value -> variable: sizes that hold in all iterations
         self.lowered: list[Lowered] = []
         self.tiled: list[tuple[HostLoop, HostTiles]] = []
-        self.repeated = False  # whether the program that is written is in a host loop
         self.enough: list[str] = []  # when there is work for a team in some iteration: any of these
 
     def write(self) -> None:
@@ -367,12 +366,12 @@ class _Body:
         low = lower(program, configuration, self.machine, tag=str(k) if k else "")
         self.lowered.append(low)
         at, taken = len(self.body.rows), set(self.names.taken)
-        self.repeated = bool(loops)
-        allocations, enough = self._stages(program, low, team)
+        repeated = bool(loops)
+        allocations, enough = self._stages(program, low, team, repeated)
         if team and not enough:
             self.names.taken = taken
             del self.body.rows[at:]
-            allocations, _ = self._stages(program, low, team=False)
+            allocations, _ = self._stages(program, low, False, repeated)
             self.body.rows[at:] = by_one_thread(self.body.rows[at:])
         self.body.rows[at:] = without_dead_constants(self.body.rows[at:])
         self.allocations += [
@@ -381,29 +380,29 @@ class _Body:
         self.enough += (_at_most(e, [program], loops) for e in enough)
         return team and bool(enough)
 
-    def _stages(self, program: MdhProgram, low: Lowered, team: bool) -> tuple[list[Allocation], list[str]]:
+    def _stages(
+        self, program: MdhProgram, low: Lowered, team: bool, repeated: bool
+    ) -> tuple[list[Allocation], list[str]]:
         """The stages of a program: memory that they need, when those that a team shares have work for it."""
         allocations = [_temporary(t) for t in low.temporaries]
         enough: list[str] = []
         with _unless_nothing_is_scanned(program, self.names, self.body, team):
             for stage in low.stages:
                 at, taken = len(self.body.rows), set(self.names.taken)
-                context = self._stage(stage, team)
+                context = self._stage(stage, team, repeated)
                 if team and not context.enough:
                     self.names.taken = taken
                     del self.body.rows[at:]
                     with self.body.alone():
                         inside = len(self.body.rows)
-                        context = self._stage(stage, team=False)
+                        context = self._stage(stage, False, repeated)
                         self.body.rows[inside:] = by_one_thread(self.body.rows[inside:])
                 allocations += context.allocations
                 enough += context.enough if team else []
         return allocations, enough
 
-    def _stage(self, stage: Stage, team: bool) -> Context:
-        context = Context(
-            stage.program, self.names, cache=self.machine.last, team=team, repeated=self.repeated
-        )
+    def _stage(self, stage: Stage, team: bool, repeated: bool) -> Context:
+        context = Context(stage.program, self.names, cache=self.machine.last, team=team, repeated=repeated)
         if isinstance(stage, Nest) and stage.keyed is not None:
             KeyedText(stage, context, self.body, self.machine.cores).write()
         elif isinstance(stage, Nest):

@@ -9,7 +9,7 @@ Shown right by tests/test_narrow.py (all pairs of bytes), tests/test_emit.py and
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from emit.c_text import c_type, rounded
@@ -216,32 +216,32 @@ class VectorPrinter:
         Compilers make a load and a permutation of it; of elements that are read one by one gcc 12 does so in
         some loops only, and fills lanes one at a time in others (1.4 times the time of such a map).
         """
-        context, dim, lanes = self.context, self.vectors.dim, self.vectors.lanes
-        lane, v, w = context.names.new("lane"), context.names.new("v"), context.names.new("w")
-        saved = context.at[dim]
-        context.at[dim] = f"{lanes} - 1" if saved == "0" else f"{saved} + ({lanes} - 1)"
-        first = f"*(const {self.vectors.unaligned(e.type)} *)&{context.subscript(buffer, index)}"
-        context.at[dim] = saved
-        t = self.vectors.type(e.type)
-        loop = f"for (long {lane} = 0; {lane} < {lanes}; {lane}++)"
-        return (
-            f"({{ const {t} {w} = {first}; {t} {v} = {{0}}; "
-            f"{loop} {v}[{lane}] = {w}[{lanes} - 1 - {lane}]; {v}; }})"
-        )
+        lanes, w = self.vectors.lanes, self.context.names.new("w")
+        place = self._at_lane(f"({lanes} - 1)", lambda: self.context.subscript(buffer, index))
+        t, unaligned = self.vectors.type(e.type), self.vectors.unaligned(e.type)
+        whole = f"const {t} {w} = *(const {unaligned} *)&{place}; "
+        return self._each_lane(e.type, lambda lane: f"{w}[{lanes} - 1 - {lane}]", before=whole)
 
     def _lane_by_lane(self, e: Expr) -> str:
         """An expression that is computed for each lane on its own."""
         if any(isinstance(n, Var) and n.name in self.variables for n in walk(e)):
             raise NotVector
-        context, dim = self.context, self.vectors.dim
-        lane, lanes = context.names.new("lane"), context.names.new("v")
-        saved = context.at[dim]
-        context.at[dim] = lane if saved == "0" else f"{saved} + {lane}"
-        text = context.scalar(e)
-        context.at[dim] = saved
-        t = self.vectors.type(e.type)
+        return self._each_lane(e.type, lambda lane: self._at_lane(lane, lambda: self.context.scalar(e)))
+
+    def _each_lane(self, t: Type, value: Callable[[str], str], before: str = "") -> str:
+        """A vector with ``value`` of each lane's number; ``before``: statements in front of it."""
+        lane, v = self.context.names.new("lane"), self.context.names.new("v")
         loop = f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"
-        return f"({{ {t} {lanes} = {{0}}; {loop} {lanes}[{lane}] = {text}; {lanes}; }})"
+        return f"({{ {before}{self.vectors.type(t)} {v} = {{0}}; {loop} {v}[{lane}] = {value(lane)}; {v}; }})"
+
+    def _at_lane(self, lane: str, written: Callable[[], str]) -> str:
+        """What is written at one lane of a vector."""
+        at, dim = self.context.at, self.vectors.dim
+        saved = at[dim]
+        at[dim] = lane if saved == "0" else f"{saved} + {lane}"
+        text = written()
+        at[dim] = saved
+        return text
 
     def _vector(self, e: Expr) -> str:
         if e in self.named:

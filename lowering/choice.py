@@ -169,15 +169,13 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
     elif not f.pw:
         longest = (512, 128, 64) if len(f.cc) > 2 else (512,)
     found = [
-        replace(y, widest=wide, tallest=tall, parts=parts, visit=visit)
+        replace(y, widest=w, tallest=tall, parts=parts, visit=visit)
         for x, t, n in itertools.product(found, (first, *others), longest)
         if not (has_records(f) and x.vector != "-" and t in f.pw)
         for y in (replace(x, threads=t, longest=n),)
-        for w, tall, parts, visit in itertools.product(
-            _widest(f, y), _tallest(f, y), _parts(f, t), _visits(f, machine, y)
+        for (w, visit), tall, parts in itertools.product(
+            (*((n, 0) for n in _widest(f, y)), *_visits(f, machine, y)), _tallest(f, y), _parts(f, t)
         )
-        if not visit or w == max(_widest(f, y))
-        for wide in (_longest_visit(f, machine, w) if visit else w,)
     ]
     return [made(x) for x in best(found, len(found), even=False)] or [{}]
 
@@ -214,19 +212,15 @@ def _parts(f: Facts, threads: str) -> tuple[int, ...]:
     return (_PARTS, _PARTS // 2) if uneven and "," in threads else (_PARTS,)
 
 
-def _visits(f: Facts, machine: Machine, seed: _Seed) -> tuple[int, ...]:
-    """All of a block at once, or a few rows with all cells: what comes from memory then does in long runs.
+def _visits(f: Facts, machine: Machine, seed: _Seed) -> list[tuple[int, int]]:
+    """Blocks of the vector dimension, and rows with all their cells: what comes from memory is in long runs.
 
-    A thread's cells stay in its second cache meanwhile.
+    A thread's cells stay in a quarter of its second cache meanwhile.
     """
-    pays = seed.threads in f.pw and seed.vector in f.cc and footprint_of(f) > machine.last
-    return (0, *_VISITS) if pays else (0,)
-
-
-def _longest_visit(f: Facts, machine: Machine, widest: int) -> int:
-    """Elements of the vector dimension for which a quarter of the second cache has a thread's cells."""
+    if seed.threads not in f.pw or seed.vector not in f.cc or footprint_of(f) <= machine.last:
+        return []
     cell = sum(t.size for t in f.program.component_types)
-    return max(widest, machine.l2 // (4 * cell))
+    return [(max(*_widest(f, seed), machine.l2 // (4 * cell)), n) for n in _VISITS]
 
 
 @dataclass(frozen=True, slots=True)

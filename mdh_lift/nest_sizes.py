@@ -26,7 +26,6 @@ _USUAL_EXTENTS = {1: 1 << 23, 2: 2048, 3: 512, 4: 96, 5: 40}
 _MANY_DIMENSIONS = 16
 _MOST_POINTS = 1 << 27
 _NO_EXTENT = 64  # of a parameter that is no size
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def is_derived(p: Param) -> bool:
@@ -36,7 +35,7 @@ def is_derived(p: Param) -> bool:
 
 def _variable(p: Param) -> str:
     """The variable that a parameter stands for; a member or ``*p`` goes by the parameter's name."""
-    return p.value if _IDENTIFIER.fullmatch(p.value) else p.name
+    return p.value if p.value.isascii() and p.value.isidentifier() else p.name
 
 
 def variables_of(lifted: LiftedNest) -> dict[str, Param]:
