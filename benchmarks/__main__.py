@@ -2,9 +2,9 @@
 
 Peers: the original (serial), naive OpenMP, Polly, Numba, TVM, Halide, PyTorch, OpenBLAS (also with its
 AVX-512 kernels), MKL, and mdh-lift by default and tuned.  Each runs in a process of its own on the same
-inputs; the processes are asked in turn, ``--rounds`` times, and medians are printed.  Results are compared
-with the original's; a peer with wrong ones is not timed.  A peer that is not installed, or has nothing for a
-case, is a dash.
+inputs; the processes are asked in turn, ``--rounds`` times, and medians are printed: of the times, and of the
+ratios of each round.  Results are compared with the original's; a peer with wrong ones is not timed.  A peer
+that is not installed, or has nothing for a case, is a dash.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from pathlib import Path
 from benchmarks.aligned import aligned
 from benchmarks.cases import CASES, DEFAULT, GROUPS, Case
 from benchmarks.compiled import Missing
+from benchmarks.figures import OWN
 from benchmarks.plot import chart
-from benchmarks.run import ALWAYS, OWN, PEERS, PYTHON, Row, Settings, run_case
+from benchmarks.run import ALWAYS, PEERS, PYTHON, Row, Settings, run_case
 from mdh_core.replacing import replace_file
 from tuning.ceilings import Limits, measure_limits
 
@@ -32,15 +33,14 @@ def table(rows: Sequence[Row], peers: Sequence[str]) -> str:
     """Milliseconds; the best of the others over mdh-lift; mdh-lift's share of the limit."""
     heads = ["case", "threads", "limit", *peers, "best other", "/ mdh-lift", "of limit"]
     lines = [heads, *(_cells(row, peers) for row in rows)]
-    return aligned(lines) + "\ntimes in ms, medians; of limit: the limit over mdh-lift's time"
+    return aligned(lines) + "\ntimes in ms; of limit: the limit over mdh-lift's time; medians of all rounds"
 
 
 def _cells(row: Row, peers: Sequence[str]) -> list[str]:
-    own = next((row.seconds[name] for name in reversed(OWN) if name in row.seconds), None)
-    others = {name: s for name, s in row.seconds.items() if name not in OWN}
-    best = min(others, key=lambda name: others[name], default="-")
-    ratio = f"{others[best] / own:.2f}" if own and others else "-"
-    share = f"{100 * row.bound / own:.0f}% {row.share_of.split()[0]}" if own else "-"
+    own, figures = next((name for name in reversed(OWN) if name in row.seconds), ""), row.figures
+    best, gain = figures.best_other(own) or "-", figures.gain(own)
+    ratio = "-" if gain is None else f"{gain:.2f}"
+    share = f"{100 * figures.share(own):.0f}% {row.share_of.split()[0]}" if own else "-"
     times = [_cell(row, name) for name in peers]
     return [row.case.name, str(row.threads), f"{1e3 * row.bound:.3g}", *times, best, ratio, share]
 

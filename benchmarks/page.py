@@ -7,50 +7,14 @@ counts.  The best of all others has a column, with its name; each of ``--peers``
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.cases import CASES
-from benchmarks.run import OWN, PEERS
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What is on a page of a row of ``--json``; times in seconds."""
-
-    case: str
-    threads: int
-    seconds: Mapping[str, float]
-    missing: Mapping[str, str]
-    limit: float
-    of: str  # "FMA peak", "read bandwidth" ...
-
-    @property
-    def best_other(self) -> tuple[str, float] | None:
-        others = {n: s for n, s in self.seconds.items() if n not in OWN}
-        return min(others.items(), key=lambda item: item[1], default=None)
-
-    def gain(self, own: str, over: str = "") -> float | None:
-        """How many times as fast ``own`` is as the best of the others, or as one of them."""
-        best = self.best_other
-        theirs = self.seconds.get(over) if over else best and best[1]
-        mine = self.seconds.get(own)
-        return theirs / mine if theirs and mine else None
-
-
-def figures(text: str) -> list[Figures]:
-    """The rows of one file; ``ValueError`` where it has none that ``--json`` wrote."""
-    try:
-        return [
-            Figures(r["case"], r["threads"], r["seconds"], r["missing"], r["limit_seconds"], r["limit"])
-            for r in json.loads(text)
-        ]
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"no figures of `python -m benchmarks --json`: {error!r}") from None
+from benchmarks.figures import OWN, Figures, recorded
+from benchmarks.run import PEERS
 
 
 def page(rows: Sequence[Figures], peers: Sequence[str] = ()) -> str:
@@ -61,13 +25,13 @@ def page(rows: Sequence[Figures], peers: Sequence[str] = ()) -> str:
     heads += [f"best other / {name}" for name in own] + ["of the limit"]
     lines = [heads, ["---"] * len(heads)]
     for r in rows:
-        best = r.best_other
+        best = r.best_other()
         cells = [r.case, *([str(r.threads)] if several else []), _ms(r.limit)]
         cells += [_time(r, p) for p in peers]
-        cells += [f"{_ms(best[1])} {best[0]}" if best else "-", *(_time(r, n) for n in own)]
+        cells += [f"{_ms(r.seconds[best])} {best}" if best else "-", *(_time(r, n) for n in own)]
         cells += [_ratio(r.gain(n)) for n in own]
-        mine = min((r.seconds[n] for n in own if n in r.seconds), default=None)
-        cells.append(f"{100 * r.limit / mine:.0f} % of {r.of}" if mine else "-")
+        share = max((r.share(n) for n in own if n in r.seconds), default=None)
+        cells.append(f"{100 * share:.0f} % of {r.of}" if share else "-")
         lines.append(cells)
     table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
     means = _means(rows, own, peers)
@@ -111,7 +75,7 @@ def main(words: Sequence[str] | None = None) -> int:
     found: dict[tuple[str, int], Figures] = {}
     for name in given.files:
         try:
-            for row in figures(Path(name).read_text()):
+            for row in recorded(Path(name).read_text()):
                 found[row.case, row.threads] = row
         except (OSError, ValueError) as error:
             parser.error(f"{name}: {error}")

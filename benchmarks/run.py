@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import compiled
 from benchmarks.cases import Case
 from benchmarks.compare import difference
+from benchmarks.figures import OWN, Figures
 from benchmarks.process import Peer
 from lowering.machine import this_machine
 from tuning.ceilings import Limits
@@ -41,7 +42,6 @@ PYTHON = {
     "mkl": PythonPeer("mkl"),
 }
 PEERS = ("original", "naive", "naive-fast", "polly", *PYTHON, "default", "tuned")
-OWN = ("default", "tuned")  # mdh-lift's
 ALWAYS = "original"  # the others are compared with it
 
 
@@ -73,6 +73,20 @@ class Row:
     share_of: str  # "read", "copy" or "update bandwidth", or "FMA peak"
     point: Mapping[str, object]
     samples: Mapping[str, Sequence[float]]
+    bounds: Sequence[float] = ()  # as ``bound``, by the limits of each round
+
+    @property
+    def figures(self) -> Figures:
+        return Figures(
+            self.case.name,
+            self.threads,
+            self.seconds,
+            self.why,
+            self.bound,
+            self.share_of,
+            self.samples,
+            self.bounds,
+        )
 
     def json(self) -> dict[str, object]:
         return {
@@ -86,6 +100,7 @@ class Row:
             "samples": {name: list(values) for name, values in self.samples.items()},
             "missing": dict(self.why),
             "limit_seconds": self.bound,
+            "limit_samples": list(self.bounds),
             "limit": self.share_of,
             "limits": asdict(self.limits),
             "configuration": dict(self.point),
@@ -152,9 +167,12 @@ def run_case(case: Case, threads: int, settings: Settings, measure: Callable[[],
     seconds = {name: median(timed[name].seconds) for name in PEERS if name in timed}
     samples = {name: timed[name].seconds for name in seconds}
     limits = middle(taken or [measure()])
-    least, share_of = bound(case, limits, prepared.is_double, *prepared.stored)
+    (least, share_of), *each = (
+        bound(case, x, prepared.is_double, *prepared.stored) for x in (limits, *taken)
+    )
+    bounds = [seconds for seconds, _ in each]
     point = points.get("tuned", {})
-    return Row(case, threads, seconds, why, limits, least, share_of, point, samples)
+    return Row(case, threads, seconds, why, limits, least, share_of, point, samples, bounds)
 
 
 def middle(taken: Sequence[Limits]) -> Limits:

@@ -22,9 +22,10 @@ from benchmarks.__main__ import main, table
 from benchmarks.cases import CASES, GROUPS, Case
 from benchmarks.choice import Choice, choice, judged
 from benchmarks.choice import table as choices
+from benchmarks.figures import Figures, recorded
 from benchmarks.naive import with_directives
-from benchmarks.page import figures, page
 from benchmarks.page import main as show_page
+from benchmarks.page import page
 from benchmarks.peers.serve import placed
 from benchmarks.plot import chart
 from benchmarks.process import Peer
@@ -275,7 +276,7 @@ def test_search_that_keeps_the_default_has_one_process(same: bool, two_columns) 
     row, started = two_columns(same)
     assert started == ["original", "default"] + ["tuned"] * (not same)
     assert (row.samples["tuned"] == row.samples["default"]) is same
-    assert len(row.samples["tuned"]) == 2
+    assert len(row.samples["tuned"]) == len(row.bounds) == 2
     assert row.json()["configuration"] == row.point != {}
 
 
@@ -290,6 +291,7 @@ def test_command_writes_everything(tmp_path: Path, capsys: pytest.CaptureFixture
     assert status == 0
     assert [line.split()[:2] for line in lines[1:3]] == [["dot_2^24", "1"], ["dot_2^24", "2"]]
     assert '"limit_seconds"' in figures.read_text()
+    assert [len(f.limits) for f in recorded(figures.read_text())] == [1, 1]
     assert plot.read_text().startswith("<svg")
 
 
@@ -424,18 +426,18 @@ def test_searches_with_different_seeds(tmp_path: Path, capsys: pytest.CaptureFix
 # --------------------------------------------------------------------------- figures as a page
 
 
-def recorded(case: str, seconds: dict[str, float], **more: object) -> dict[str, object]:
+def one_row(case: str, seconds: dict[str, float], **more: object) -> dict[str, object]:
     row = {"case": case, "threads": 2, "seconds": seconds, "missing": {}, "limit_seconds": 1e-3}
     return row | {"limit": "FMA peak"} | more
 
 
 def test_a_page_of_recorded_figures() -> None:
     rows = [
-        recorded("dot_2^24", {"original": 8e-3, "numba": 3e-3, "default": 2e-3}, limit="read bandwidth"),
-        recorded("adi", {"original": 12e-3, "polly": 6e-3, "default": 3e-3, "tuned": 1.5e-3}),
-        recorded("mm3", {"original": 2.5, "default": 2.0}, missing={"polly": "wrong: E[0] is 45.0"}),
+        one_row("dot_2^24", {"original": 8e-3, "numba": 3e-3, "default": 2e-3}, limit="read bandwidth"),
+        one_row("adi", {"original": 12e-3, "polly": 6e-3, "default": 3e-3, "tuned": 1.5e-3}),
+        one_row("mm3", {"original": 2.5, "default": 2.0}, missing={"polly": "wrong: E[0] is 45.0"}),
     ]
-    text = page(figures(json.dumps(rows)), ["polly"])
+    text = page(recorded(json.dumps(rows)), ["polly"])
     assert text.splitlines()[0] == (
         "| case | limit | polly | best other | default | tuned | best other / default | best other / tuned "
         "| of the limit |"
@@ -447,11 +449,29 @@ def test_a_page_of_recorded_figures() -> None:
     assert "polly / tuned 4.00 (1, least 4.00)" in text
 
 
+def test_ratios_are_those_of_each_round() -> None:
+    """Rounds of which every second is twice as fast for all: ratios of medians would be those of chance."""
+    samples = {
+        "original": [9.0, 4.5, 9.0, 4.5, 9.0],
+        "numba": [3.0, 1.5, 3.0, 1.5, 1.4],
+        "polly": [2.2, 1.1, 2.2, 1.1, 9.0],
+        "default": [2.0, 1.0, 2.0, 1.0, 1.0],
+    }
+    seconds = {name: sorted(x)[2] for name, x in samples.items()}
+    row = Figures("adi", 2, seconds, {}, 0.5, "FMA peak", samples, [1.0, 0.5, 1.2, 0.4, 0.5])
+    assert row.best_other() == "polly" and seconds["polly"] > seconds["numba"]
+    assert row.gain("default") == pytest.approx(1.1) and row.gain("default", "numba") == pytest.approx(1.5)
+    assert row.share("default") == 0.5
+    assert row.gain("tuned") is None and row.gain("default", "halide") is None
+    assert replace(row, samples={}, limits=()).gain("default", "numba") == 1.5 / 1.0
+    assert replace(row, limits=()).share("default") == 0.5 / 1.0
+
+
 def test_a_page_takes_the_last_of_several_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [tmp_path / "first.json", tmp_path / "second.json"]
     for k, file in enumerate(files):
-        adi = recorded("adi", {"original": 2.0, "default": 1.0 + k})
-        file.write_text(json.dumps([adi, recorded(f"c{k}", {})]))
+        adi = one_row("adi", {"original": 2.0, "default": 1.0 + k})
+        file.write_text(json.dumps([adi, one_row(f"c{k}", {})]))
     assert show_page([str(f) for f in files]) == 0
     told = capsys.readouterr().out
     assert told.count("| adi |") == 1 and "| adi | 1 | 2000 original | 2000 | 1.00 |" in told
@@ -464,7 +484,7 @@ def test_rows_of_a_page_are_in_the_order_of_the_cases(
     file = tmp_path / "figures.json"
     seconds = {"original": 1.0, "default": 0.5}
     names = ["mystery", "adi", "scan_2^24", "matmul_1024"]
-    file.write_text(json.dumps([recorded(n, seconds, threads=t) for n in names for t in (2, 1)]))
+    file.write_text(json.dumps([one_row(n, seconds, threads=t) for n in names for t in (2, 1)]))
     assert show_page([str(file)]) == 0
     rows = [line.split(" | ")[:2] for line in capsys.readouterr().out.splitlines()[2:-2]]
     expected = [n for n in reversed(names) for _ in range(2)]
@@ -485,7 +505,7 @@ def test_figures_are_written_case_by_case(tmp_path: Path, monkeypatch: pytest.Mo
     file = tmp_path / "figures.json"
     with pytest.raises(KeyboardInterrupt):
         main(["adi", "mvt", "--json", str(file)])
-    assert [f.case for f in figures(file.read_text())] == ["adi"]
+    assert [f.case for f in recorded(file.read_text())] == ["adi"]
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -500,7 +520,7 @@ def test_a_file_that_cannot_be_written_is_told_first(
 
 def test_a_page_without_anything_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "figures.json"
-    file.write_text(json.dumps([recorded("adi", {"original": 1.0})]))
+    file.write_text(json.dumps([one_row("adi", {"original": 1.0})]))
     assert show_page([str(file)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "| adi | 1 | 1000 original | - |"
     with pytest.raises(SystemExit):
