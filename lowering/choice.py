@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from lowering.ahead import PAGE
 from lowering.arithmetic import arithmetic, box_bytes, packed_elements, rows_of
 from lowering.cost import alike, cost, footprint_of, has_lines, past_caches
+from lowering.dealt import PARTS, fewest_parts
 from lowering.facts import (
     FEWEST_SHARED,
     IN_VECTORS,
@@ -67,7 +68,6 @@ _FEWEST, _MOST = 3, 8  # and at most so many in all; 12 of three arrays took lon
 _OWN = 1000.0  # vector operations of a tile that is long enough to fetch its own cells, not a later one's
 _PIECE = 1 / 16  # of the second cache, at most, where pieces of an output are fetched in order
 _VISITS = 4, 8  # rows that a thread goes through at a time; measured on a transposed matrix-vector product
-_PARTS = 16  # of a core's share, so that threads end at about the same time
 _MOST_OTHERS = 8  # alternatives to the default
 _DEARER = 1.5  # times the default's cost, of alternatives
 _ROWS, _TALL = 512, 4096  # of a block; of one for which another input is copied
@@ -209,7 +209,7 @@ def _tallest(f: Facts, seed: _Seed) -> tuple[int, ...]:
 def _parts(f: Facts, threads: str) -> tuple[int, ...]:
     """Of a core's share of uneven work, per dimension that threads share: with two, a few are many enough."""
     uneven = any(_is_uneven(f, d) for d in threads.split(",") if d in f.cc)
-    return (_PARTS, _PARTS // 2) if uneven and "," in threads else (_PARTS,)
+    return (PARTS, PARTS // 2) if uneven and "," in threads else (PARTS,)
 
 
 def _visits(f: Facts, machine: Machine, seed: _Seed) -> list[tuple[int, int]]:
@@ -247,7 +247,7 @@ class _Seed:
     longest: int = 256
     widest: int = 512
     tallest: int = _ROWS
-    parts: int = _PARTS
+    parts: int = PARTS
     visit: int = 0
 
 
@@ -336,7 +336,7 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
             longest_part = (widest if d == vector else 512) if f.pw else max(64, per_core)
             target = min(per_core, longest_part)
             if _is_uneven(f, d):
-                target = max(1, per_core // seed.parts)
+                target = max(1, per_core // _dealt(f, machine, d, seed.parts))
             pieces = max(1, round(per_core / max(target, 1)))
             block = round_up(-(-per_core // pieces), tile) if per_core >= tile else tile
             if is_divided(f, d):  # threads get equal parts, no longer than that
@@ -428,16 +428,26 @@ def _past(f: Facts, machine: Machine, buffer: str, point: Point) -> int:
     return 2 if inner[-2:] == (after, row) else 0
 
 
+def _dealt(f: Facts, machine: Machine, d: str, most: int) -> int:
+    """Parts of a core's share of uneven work: so many that threads end at about the same time."""
+    if _takes_its_time(f):
+        return most
+    return min(most, fewest_parts(f, d, machine.cores))
+
+
 @once
 def _is_uneven(f: Facts, d: str) -> bool:
     """Whether equal blocks of a dimension may cost very different times.
 
     The domain's border depends on it, or the scalar function loops or calls.
     """
-    scalar = lane_function(f.program)  # a call of what is one expression costs what that does
-    if any(c.value.coefficient(d) for c in f.program.hom.domain):
-        return True
-    return scalar_calls(f.program) or not straight_line(scalar.body)
+    return any(c.value.coefficient(d) for c in f.program.hom.domain) or _takes_its_time(f)
+
+
+@once
+def _takes_its_time(f: Facts) -> bool:
+    """Whether the scalar function loops or calls; a call of what is one expression costs what that does."""
+    return scalar_calls(f.program) or not straight_line(lane_function(f.program).body)
 
 
 def _fitting(f: Facts, point: Point) -> Point:
