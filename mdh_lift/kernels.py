@@ -16,7 +16,8 @@ from emit.render import emit_openmp
 from emit.request import Kernel, KernelRequest
 from lifter.fusion import Fusion, fused, neighbours
 from lifter.lift import FinalIterator, LiftedNest
-from lowering.choice import default_point
+from lowering.affinity import nearest
+from lowering.choice import alternatives, default_point
 from lowering.cost import estimate, gains_by_constants
 from lowering.facts import facts
 from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_rows, usual_tiles
@@ -140,12 +141,43 @@ class Plan:
         if self.stated and self.known:
             point[KNOWN] = int(self._gains_by_constants(point))
         plan, numbers = self._form(point)
+        point |= plan._near(self.formed(point)[1], numbers)
         for k, tiles in enumerate(plan._usual_host_tiles()):
             if tiles is not None:
                 point |= {f"width_{k}": tiles.width, f"steps_{k}": tiles.steps or 0}
                 point |= plan._rows_of_cut(k, tiles, numbers, point)
         point |= plan._usual_outer(self.formed(point)[1], numbers)
         return point | plan._usual_regions(self.formed(point)[1])
+
+    def _near(self, point: Point, numbers: Sequence[int]) -> Point:
+        """Of programs in one host loop, what lets threads find what they wrote (``lowering.affinity``).
+
+        ``numbers``: of the programs, in names of parameters.
+        """
+        found, of_loop = Point(), dict[int, list[int]]()
+        for k in range(len(self.lifted.programs)):
+            if loops := self._loops_around(k):
+                of_loop.setdefault(id(loops[-1]), []).append(k)
+        for mine in (x for x in of_loop.values() if len(x) > 1):
+            own = [facts(self.programs[k], self.sizes[k]) for k in mine]
+            usual = [own_values(point, k) for k in mine]
+            others = [self._shared_otherwise(k, x) for k, x in zip(mine, usual, strict=True)]
+            for k, new, old in zip(mine, nearest(own, usual, others, self.machine), usual, strict=True):
+                if new != old:
+                    found |= {x + suffix_of(numbers[k]): v for x, v in new.items()}
+        return found
+
+    def _shared_otherwise(self, k: int, usual: Point) -> list[Point]:
+        """The cheapest points of which threads share another dimension; none where they share nothing."""
+        found: dict[object, Point] = {}
+        if not usual.get("threads"):
+            return []
+        for items in alternatives(self.programs[k], self.machine, tuple(self.sizes[k].items())):
+            other = dict(items)
+            if other.get("threads") not in ("", usual["threads"], *found):
+                self._make_finer(k, other)
+                found[other["threads"]] = other
+        return list(found.values())
 
     def _usual_outer(self, point: Point, numbers: Sequence[int]) -> Point:
         """Widths of parts that run through neighbouring programs, and what is stored past the caches then.
