@@ -2,9 +2,9 @@
 
 Peers: the original (serial), naive OpenMP, Polly, Numba, TVM, Halide, PyTorch, OpenBLAS (also with its
 AVX-512 kernels), MKL, and mdh-lift by default and tuned.  Each runs in a process of its own on the same
-inputs; the processes are asked in turn, ``--rounds`` times, and medians are printed: of the times, and of the
-ratios of each round.  Results are compared with the original's; a peer with wrong ones is not timed.  A peer
-that is not installed, or has nothing for a case, is a dash.
+inputs; all of them are asked in each of ``--rounds`` rounds, and medians are printed: of the times, and of
+the ratios of each round.  Results are compared with the original's; a peer with wrong ones is not timed.  A
+peer that is not installed, or has nothing for a case, is a dash.
 """
 
 from __future__ import annotations

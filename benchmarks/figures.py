@@ -1,8 +1,9 @@
 """What was measured of one case at one number of threads, and how mdh-lift compares in it.
 
-Peers answer in turn, once a round, and what memory gives on a shared machine may change by a factor of two
+Peers answer once a round, and what memory gives on a shared machine may change by a factor of two
 from one round to the next.  So two of them are compared round by round: a ratio is the median of the ratios
-of all rounds, not that of two medians, which may be of different rounds.
+of all rounds, not that of two medians, which may be of different rounds.  Files that have no rounds have
+ratios of medians.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ class Figures:
 
     def share(self, own: str) -> float:
         """Of what the limit allows."""
-        return _in_turn(self.limits, self.samples.get(own, ())) or self.limit / self.seconds[own]
+        return _by_rounds(self.limits, self.samples.get(own, ())) or self.limit / self.seconds[own]
 
     def _ratio(self, theirs: str, own: str) -> float:
-        ratio = _in_turn(self.samples.get(theirs, ()), self.samples.get(own, ()))
+        ratio = _by_rounds(self.samples.get(theirs, ()), self.samples.get(own, ()))
         return ratio or self.seconds[theirs] / self.seconds[own]
 
 
-def _in_turn(theirs: Sequence[float], mine: Sequence[float]) -> float | None:
+def _by_rounds(theirs: Sequence[float], mine: Sequence[float]) -> float | None:
     """The median of the ratios of all rounds; None where there are none, or a round has one figure only."""
     if not mine or len(theirs) != len(mine):
         return None

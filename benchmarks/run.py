@@ -171,7 +171,7 @@ def run_case(case: Case, threads: int, settings: Settings, measure: Callable[[],
     (least, share_of), *each = (
         bound(case, x, prepared.is_double, *prepared.stored) for x in (limits, *taken)
     )
-    bounds = [seconds for seconds, _ in each]
+    bounds = [x for x, _ in each]
     point = points.get("tuned", {})
     return Row(case, threads, seconds, why, limits, least, share_of, point, samples, bounds)
 

@@ -5,7 +5,7 @@
 
 before   for k: r[j] = sum over i of q[i]*A[i][j]   threads share columns   half of A comes from the other
                 A[i][j] -= q[i]*r[j]                threads share rows      core, and goes back
-after           both share rows                     each thread has its rows all the time
+after           both share columns                  each thread has its columns all the time
 
 Each program's own best point may share any dimension; what its threads read is then in the cache of another
 core.  How a program's threads divide an array is taken to be: by the axis that the first shared dimension
@@ -22,10 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lowering.choice import sharings
 from lowering.cost import cost
 from lowering.facts import Facts
 from lowering.machine import Machine
-from lowering.point import Point
+from lowering.parameters import reassociates
+from lowering.point import Point, Value
 from lowering.traffic import bytes_of, uses
 
 _CROSSED = 5e-11  # seconds per byte that goes from core to core
@@ -40,15 +42,13 @@ def nearest(
     programs: Sequence[Facts], points: Sequence[Point], others: Sequence[Sequence[Point]], machine: Machine
 ) -> list[Point]:
     """The points of the least cost together, each the one given or one of ``others`` of its program."""
-    if machine.cores < 2 or len(programs) < 2 or _reached(programs) > machine.l3:
-        return list(points)
 
     def seconds(tried: Sequence[Point]) -> float:
         own = sum(cost(f, machine, x) for f, x in zip(programs, tried, strict=True))
-        return own + _CROSSED * crossed(programs, tried, machine.cores)
+        return own + crossing(programs, tried, machine)
 
     best = list(points)
-    for _ in range(_SWEEPS):
+    for _ in range(_SWEEPS if crossing(programs, points, machine) else 0):
         before = best
         for k, more in enumerate(others):
             best = min((best, *([*best[:k], x, *best[k + 1 :]] for x in more)), key=seconds)
@@ -57,18 +57,46 @@ def nearest(
     return best if seconds(best) < (1.0 - _PAYS) * seconds(points) else list(points)
 
 
+def shared_otherwise(f: Facts, machine: Machine, usual: Point) -> list[Point]:
+    """The cheapest points of which threads share another dimension; none where they share nothing.
+
+    Sums are left out if their order matters: a host loop may make so much of it that the result is refused
+    (Gram-Schmidt with more columns than rows).
+    """
+    summed = set(f.pw) if reassociates(f.program) else set[str]()
+    found = map(dict[str, Value], sharings(f.program, machine, tuple(f.sizes.items())))
+    fresh = (x for x in found if x.get("threads", "") not in ("", usual.get("threads")))
+    points = [x for x in fresh if summed.isdisjoint(str(x["threads"]).split(","))]
+    return points if usual.get("threads") else []
+
+
+def crossing(programs: Sequence[Facts], points: Sequence[Point], machine: Machine) -> float:
+    """Seconds of an iteration for what goes from core to core; none where arrays come from memory."""
+    if machine.cores < 2 or _reached(programs) > machine.l3:
+        return 0.0
+    return _CROSSED * crossed(programs, points, machine.cores)
+
+
 def crossed(programs: Sequence[Facts], points: Sequence[Point], cores: int) -> float:
-    """Bytes that go from core to core in an iteration, from a program to the next one that touches them."""
+    """Bytes that go from core to core in an iteration.
+
+    What a program touches comes from those before it, or from the iteration before: as much from each as that
+    touched, the nearest first, if one of the two writes.
+    """
     total = 0.0
     for buffer in dict.fromkeys(b for f in programs for b in uses(f)):
-        touching = [k for k, f in enumerate(programs) if buffer in uses(f)]
-        for a, b in zip(touching, [*touching[1:], *touching[:1]], strict=True):
-            written = uses(programs[a])[buffer].written or uses(programs[b])[buffer].written
-            there, here = (division(programs[k], points[k], buffer) for k in (a, b))
-            if not written or a == b or (there == here and here != ALL):
-                continue
-            bytes_met = min(bytes_of(programs[k])[buffer] for k in (a, b))
-            total += bytes_met * (cores - 1) / cores * (cores if here == ALL else 1)
+        touching = [
+            (uses(f)[buffer].written, bytes_of(f)[buffer], division(f, p, buffer))
+            for f, p in zip(programs, points, strict=True)
+            if buffer in uses(f)
+        ]
+        for n, (writes, left, here) in enumerate(touching):
+            for written, size, there in reversed([*touching[n + 1 :], *touching[:n]]):
+                if writes or written:
+                    met = min(left, size)
+                    left -= met
+                    if here == ALL or here != there:
+                        total += met * (cores - 1) / (1 if here == ALL else cores)
     return total
 
 

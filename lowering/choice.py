@@ -117,6 +117,22 @@ def alternatives(
     return tuple(tuple(x.items()) for x in found[1:])
 
 
+@functools.lru_cache(maxsize=64)
+def sharings(
+    program: MdhProgram, machine: Machine, sizes: tuple[tuple[str, int], ...]
+) -> tuple[tuple[tuple[str, int | str], ...], ...]:
+    """The cheapest point of each choice of dimensions for threads, as items, the cheapest first.
+
+    None that takes ``_DEARER`` times as long as the default by the model.
+    """
+    f, found = facts(program, dict(sizes)), dict[object, Point]()
+    for x in _ranked(f, machine):
+        if x.get("threads") not in found and _is_legal(f, machine, x):
+            found[x.get("threads")] = x
+    limit = _DEARER * min((cost(f, machine, x) for x in found.values()), default=0.0)
+    return tuple(tuple(x.items()) for x in found.values() if cost(f, machine, x) <= limit)
+
+
 def _ways(point: Point) -> set[tuple[object, ...]]:
     """How a point shares work, tiles registers, and copies."""
     tile = (n for n in point if n in ("vector", "lanes") or n.startswith("rows_"))

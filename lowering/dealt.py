@@ -4,14 +4,15 @@
     out     parts for each thread: as few as keep the threads at work
 
 before   for w: for t in w/4 - 1497 .. w/4 of 0 .. 99     the row of t reads what that of t - 1 wrote before
-after    16 parts each    every third row is read by another core than wrote it
-         1 part each      one row is; with all of 0 .. 99 at work in most iterations, threads are as busy
+after    16 parts each, or in tiles of ten rows 5    every tenth row is read by another core than wrote it
+         1 part each                                 one row is, and threads are as busy: all of 0 .. 99 are
+                                                     at work in most iterations
 
 Lines that go from core to core cost little where cores share a cache and much where they do not (seidel-2d,
-two cores: 165 and 158 ms, and 490 and 211).  Where few rows are at work at a time, or each row for a short
+two cores: 165 and 163 ms, and 487 and 211).  Where few rows are at work at a time, or each row for a short
 time only, threads with one part each would wait for each other: that is counted here, iteration by iteration,
 for the part of the dimension that the domain leaves.  What other dimensions have there is taken to be even.
-Triangles, of which one side moves only, are not looked at.  Shown right: tests/test_parts.py counts point by
+Triangles, of which one side moves only, are not looked at.  Shown right: tests/test_dealt.py counts point by
 point.
 """
 

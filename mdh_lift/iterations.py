@@ -26,6 +26,15 @@ def placed(steps: Sequence[Step]) -> list[tuple[MdhProgram, Loops]]:
     return [(p, loops) for p, loops in leaves(steps) if isinstance(p, MdhProgram)]
 
 
+def together(steps: Sequence[Step]) -> list[list[int]]:
+    """The numbers of the programs that a host loop runs one after the other, where there are several."""
+    found: dict[int, list[int]] = {}
+    for k, (_, loops) in enumerate(placed(steps)):
+        if loops:
+            found.setdefault(id(loops[-1]), []).append(k)
+    return [numbers for numbers in found.values() if len(numbers) > 1]
+
+
 def all_sizes(p: MdhProgram, loops: Loops) -> list[Size]:
     """Of the dimensions and of the host loops around them."""
     return [*(d.size for d in p.hom.dims), *(x.size for x in loops)]

@@ -16,8 +16,8 @@ from emit.render import emit_openmp
 from emit.request import Kernel, KernelRequest
 from lifter.fusion import Fusion, fused, neighbours
 from lifter.lift import FinalIterator, LiftedNest
-from lowering.affinity import nearest
-from lowering.choice import alternatives, default_point
+from lowering.affinity import crossing, nearest, shared_otherwise
+from lowering.choice import default_point
 from lowering.cost import estimate, gains_by_constants
 from lowering.facts import facts
 from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_rows, usual_tiles
@@ -154,30 +154,17 @@ class Plan:
 
         ``numbers``: of the programs, in names of parameters.
         """
-        found, of_loop = Point(), dict[int, list[int]]()
-        for k in range(len(self.lifted.programs)):
-            if loops := self._loops_around(k):
-                of_loop.setdefault(id(loops[-1]), []).append(k)
-        for mine in (x for x in of_loop.values() if len(x) > 1):
+        found: Point = {}
+        for mine in iterations.together(self.lifted.program):
             own = [facts(self.programs[k], self.sizes[k]) for k in mine]
             usual = [own_values(point, k) for k in mine]
-            others = [self._shared_otherwise(k, x) for k, x in zip(mine, usual, strict=True)]
+            others = [shared_otherwise(f, self.machine, x) for f, x in zip(own, usual, strict=True)]
+            for k, other in ((k, x) for k, more in zip(mine, others, strict=True) for x in more):
+                self._make_finer(k, other)
             for k, new, old in zip(mine, nearest(own, usual, others, self.machine), usual, strict=True):
                 if new != old:
                     found |= {x + suffix_of(numbers[k]): v for x, v in new.items()}
         return found
-
-    def _shared_otherwise(self, k: int, usual: Point) -> list[Point]:
-        """The cheapest points of which threads share another dimension; none where they share nothing."""
-        found: dict[object, Point] = {}
-        if not usual.get("threads"):
-            return []
-        for items in alternatives(self.programs[k], self.machine, tuple(self.sizes[k].items())):
-            other = dict(items)
-            if other.get("threads") not in ("", usual["threads"], *found):
-                self._make_finer(k, other)
-                found[other["threads"]] = other
-        return list(found.values())
 
     def _usual_outer(self, point: Point, numbers: Sequence[int]) -> Point:
         """Widths of parts that run through neighbouring programs, and what is stored past the caches then.
@@ -401,7 +388,15 @@ class Plan:
             if own.get(f"{_OUTER}{k}"):
                 joined = [facts(plan.programs[n], plan.sizes[n]) for n in plan._numbers_of(run)]
                 cost -= min(cost / 2, bytes_saved(joined, plan.machine) / plan.machine.bandwidth)
-        return cost
+        return cost + plan._crossing(own)
+
+    def _crossing(self, point: Point) -> float:
+        """Seconds for what goes from core to core between the programs of host loops."""
+        runs, total = iterations.runs(self.lifted.program, self.params), 0.0
+        for mine in iterations.together(self.lifted.program):
+            own = [facts(self.programs[k], self.sizes[k]) for k in mine]
+            total += runs[mine[0]] * crossing(own, [own_values(point, k) for k in mine], self.machine)
+        return total
 
     def _costs(self, point: Point) -> list[float]:
         """Seconds of each program, roughly, those too that a point does not have."""

@@ -19,7 +19,7 @@ from mdh_lift.kernels import Plan, planned
 from tests.lifting import lifted
 
 TWO = replace(GENERIC, cores=2, l3=32 << 20)
-HEAD = "int m, int n, int steps, float A[m][n], float B[m][n], float q[m], float r[n]"
+HEAD = "int m, int n, int steps, float A[m][n], float B[m][n], float q[m], float r[n], int E[m][n], int t[m], int s[n]"
 # sums of columns, and rows that take them: as in Gram-Schmidt
 BOTH = """for (int k = 0; k < steps; k++) {
         for (int j = 0; j < n; j++) {
@@ -97,15 +97,33 @@ def test_divisions() -> None:
     assert division(triangle, {"threads": "i", "block_i": 4}, "A") == (0, 4)
 
 
-def test_programs_of_a_loop_share_one_dimension() -> None:
-    plan = plan_of(BOTH, 1200, 1000)
+def test_the_array_is_found_past_who_touches_little_of_it() -> None:
+    """A program between the two that reads a column only leaves the others where they are."""
+    column = "for (int i = 0; i < m; i++) q[i] = A[i][0];"
+    between = inside(plan_of(BOTH.replace("{\n", "{\n" + column + "\n", 1), 64, 128))
+    assert len(between) == 3 and [set(f.sizes) for f in between] == [{"i"}, {"i", "j"}, {"i", "j"}]
+    serial: Point = {"threads": ""}
+    apart = crossed(between, [serial, {"threads": "j"}, {"threads": "i"}], 2)
+    near = crossed(between, [serial, {"threads": "i"}, {"threads": "i"}], 2)
+    whole, short = 64 * 128 * 4, sum(bytes_of(f)[b] for f in between[1:] for b in "qr")
+    assert whole - bytes_of(between[0])["A"] <= apart - near <= whole + short
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_programs_of_a_loop_share_one_dimension(exact: bool) -> None:
+    """Sums stay whole where their order matters; the estimate prefers what the default does."""
+    body = BOTH.replace("r[j]", "s[j]").replace("A[i][j]", "E[i][j]").replace("0.0f", "0").replace("q[i]", "t[i]")
+    plan = plan_of(body if exact else BOTH, 1200, 1000)
     point, programs = plan.default, inside(plan)
-    numbers = [k for k, p in enumerate(plan.lifted.programs) if any(p is f.program for f in programs)]
-    own = [own_values(point, k) for k in numbers]
-    first, second = (division(f, p, "A") for f, p in zip(programs, own, strict=True))
-    assert first == second == (0, 0)
+    own = [own_values(point, k) for k in range(len(programs))]
+    array = "E" if exact else "A"
+    first, second = (division(f, p, array) for f, p in zip(programs, own, strict=True))
+    assert first == second
+    assert exact or first == (1, 0)
     alone = [default_point((f.program,), TWO, (f.sizes,)) for f in programs]
     assert [p["threads"] for p in alone] == ["j", "i"]
+    apart = point | alone[0] | {f"{name}_at1": value for name, value in alone[1].items()}
+    assert plan.estimate(point) < plan.estimate(apart)
 
 
 def test_what_agrees_stays() -> None:
