@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -44,6 +44,7 @@ class Tune(_Table, frozen=True):
     budget: str = "30ev"
     seed: int = 0
     min_speedup: float = 1.05
+    measure_seconds: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 3.0  # of original and result in turn
     jobs: int = 0  # 0: as many as there are cores
     target: str = ""  # openmp, cuda, opencl; empty: the first of the nest's clause, without one openmp
 

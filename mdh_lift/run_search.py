@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from mdh_lift.improve import Work
 
 Tell = Callable[[str, int, int], None]  # what is being done, how much of it is done, of how much
-_LAST = (3.0, 7)  # seconds and rounds of the last measurement
-_LAST_OF_VERIFY = (0.2, 1)
+_ROUNDS = 7  # of the last measurement, at least; its time is `tune.measure-seconds`
+_LAST_OF_VERIFY = (0.2, 1)  # seconds and rounds
 _LAST_IF_FORCED = (0.3, 3)  # nothing depends on it
 
 
@@ -75,7 +75,8 @@ def tuned(
     """``named``: what the database calls it where it is no search; ``start``: more points to begin with."""
     plan, options = work.plan, work.options
     tune_options = options.config.tune
-    last = _LAST_OF_VERIFY if stage == "verify" else _LAST_IF_FORCED if options.force else _LAST
+    measured = (tune_options.measure_seconds, _ROUNDS)
+    last = _LAST_OF_VERIFY if stage == "verify" else _LAST_IF_FORCED if options.force else measured
     settings = Settings(
         budget=budget,
         strategy=tune_options.strategy if tune_options.strategy != "auto" else Settings().strategy,

@@ -395,6 +395,8 @@ def test_words_of_a_command():
     [
         ("[tune]\nbudgte = '3ev'\n", "unknown key `tune.budgte`; did you mean `tune.budget`?"),
         ("[tune]\nseed = 'x'\n", "tune.seed"),
+        ("[tune]\nmeasure-seconds = 0\n", "`float` > 0.0 - at `$.tune.measure-seconds`"),
+        ("[tune]\nmeasure-seconds = inf\n", "tune.measure-seconds"),
         ("nonsense = 1\n", "unknown key `nonsense`"),
         ("[splice]\nstyle = 'aside'\n", "aside"),
         ("[", "mdh-lift.toml"),

@@ -69,6 +69,15 @@ def test_function_that_is_not_associative_is_refused(tmp_path: Path) -> None:
     assert "not commutative" in done.stderr
 
 
+def test_how_long_is_measured(tmp_path: Path) -> None:
+    """In so short a time as seven rounds at the least: three seconds are two turns of as many and more."""
+    _file(tmp_path, SAXPY.replace("#pragma mdh", "#pragma mdh sizes(n=16777216)"))
+    (tmp_path / "mdh-lift.toml").write_text("[tune]\nmeasure-seconds = 0.02\n")
+    done = _mdh_lift(tmp_path, "bench", "f.c", "--format", "json")
+    (nest,) = json.loads(done.stdout)["nests"]
+    assert nest["speedup"]["rounds"] == 7, done.stdout + done.stderr
+
+
 def test_no_compiler(tmp_path: Path) -> None:
     _file(tmp_path, SAXPY)
     empty = tmp_path / "bin"

@@ -525,6 +525,7 @@ def test_verdicts() -> None:
     diagnostic = noisy.noise("dot")
     assert diagnostic is not None
     assert diagnostic.code == "MDH604"
+    assert diagnostic.help is not None and "`measure-seconds` of `[tune]`" in diagnostic.help
     assert measure.Ratio(1.0, 0.99, 1.01).verdict() == "not_faster"
     assert measure.Ratio(0.5, 0.3, 0.9).verdict() == "not_faster"
     assert measure.Ratio(2.0, 1.2, 3.0).verdict() == "faster"

@@ -115,7 +115,8 @@ class Measurement:
             return None
         r = self.ratio
         text = f"{name}: the speedup lies between {r.low:.2f} and {r.high:.2f} after {r.rounds} rounds"
-        return Diagnostic("MDH604", text, help="measure on an idle machine, or give `bench` more time")
+        longer = "measure on an idle machine, or for longer: `measure-seconds` of `[tune]` in mdh-lift.toml"
+        return Diagnostic("MDH604", text, help=longer)
 
 
 def repeat_until_stable(
