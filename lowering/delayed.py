@@ -1,32 +1,41 @@
 """Updates that wait: in a block of a host loop's iterations, cells that nothing reads are updated at its end.
 
-    before   for k in [0, n): { ...; U: x[c] = x[c] + g(k, c) for the cells c of iteration k; ... }
+    before   for k in [0, n): { ...; U: x[c] = x[c] op g(k, c) for the cells c of iteration k; ... }
     after    for b in [0, ceil(n/B)):
-               for i in [0, B), k = B*b + i: { ...; U over the cells of iteration k outside of R(b); ... }
-               x[c] = x[c] + sum over i of g(B*b + i, c)   for the cells c in R(b)
+               for i in [0, B), k = B*b + i:
+                 { ...; what U's g reads and later iterations change is copied;
+                        U over the cells of iteration k outside of R(b); ... }
+               x[c] = x[c] op (reduction over i of g(B*b + i, c))   for the cells c in R(b), for each such U
 
-Factorisations without pivoting are of this form (``A[i][j] -= A[i][k]*A[k][j]`` for i, j > k): one iteration
-touches the whole matrix once per k, a block touches its rows and columns once per k and the rest once in all,
-in a program that is a matrix product.  Contributions to a cell are added in the order of k, as before.
+Factorisations without pivoting are of this form (``A[i][j] -= A[i][k]*A[k][j]`` for i, j > k), and closures
+(``D[i][j] = min(D[i][j], D[i][k] + D[k][j])`` before and behind row and column k): one iteration touches the
+whole matrix once per k, a block touches its rows and columns once per k and the rest once in all, in a
+program that is a matrix product over the operators.  A cell is combined with the same values as before, in
+the order of k.
 
-    R(b)   the cells that U visits in every iteration of the block: lower(b) <= c < upper, per dimension.
-           A dimension begins at an affine function of k that does not decrease, and ends at one place.
+    R(b)   the cells that U visits in every iteration of the block: lower(b) <= c < upper(b), per dimension.
+           A dimension begins and ends at affine functions of k that do not decrease.
+    kept   an operand whose cells a later iteration of the block stores: its values are copied, by iteration
+           and by those dimensions of the cell that it depends on, which are not all
 
-The cells in R may wait if, in the iterations of the block,
+The cells in R may wait if, in the iterations of the block, nothing else touches them: no other access of U,
+no access of another program.  That, and that an operand stays as it is, is shown for all sizes and
+parameters (``certainly_empty``); what may not wait stays where it is.
 
-    nothing else touches them     no other access of U, no access of another program;
-    what g reads stays            no store of the block, after g was read, touches an operand of theirs.
+    in     a host loop; which operator combines a cell with what (``Combination``; +, - and * are known)
+    out    ``Blocks``: the loop of blocks, and the arrays of what is kept
 
-Both are shown for all sizes and parameters (``certainly_empty``), or nothing is delayed.
+Shown right by tests/test_delayed.py: against the interpreter's meaning of the loop, for random updates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.host_tiles import cells_touched
 from lowering.programs import (
+    Blocks,
     Rows,
     assumes,
     fresh,
@@ -38,7 +47,7 @@ from lowering.programs import (
     with_iterators,
     with_values,
 )
-from mdh_core.combine import CC, CombineOp, scalar_operator
+from mdh_core.combine import CC, CombineFunction, CombineOp, scalar_operator
 from mdh_core.expr import (
     Affine,
     Binary,
@@ -55,9 +64,14 @@ from mdh_core.expr import (
     walk,
 )
 from mdh_core.ir import (
+    Access,
+    Buffer,
     Dim,
     HostLoop,
+    InputView,
+    MdHom,
     MdhProgram,
+    OutputView,
     ScalarFunction,
     Size,
     Step,
@@ -65,22 +79,29 @@ from mdh_core.ir import (
 )
 from mdh_core.polytope import certainly_empty
 
+# a cell's new value and the operand that is the cell before: ``op`` and ``g``; None if it is no update
+Combination = Callable[[MdhProgram, Expr, Operand], tuple[CombineFunction, Expr] | None]
 
-def delayed(loop: HostLoop, block: int, taken: Collection[str]) -> HostLoop | None:
-    """The loop in blocks of so many iterations, one of its updates delayed; None where none may wait.
 
-    ``taken``: names that the new iterators must not have.
+def delayed(
+    loop: HostLoop, block: int, taken: Collection[str], combination: Combination | None = None
+) -> Blocks | None:
+    """The loop in blocks of so many iterations, its updates delayed; None where none may wait.
+
+    ``taken``: names that the new iterators and arrays must not have.  ``combination``: more updates.
     """
     programs = [s for s in loop.body if isinstance(s, MdhProgram)]
     if len(programs) != len(loop.body) or loop.size.step != 1 or block < 2:
         return None
     if assumes(programs, {loop.iterator}):
         return None
+    updates: dict[int, _Waiting] = {}
     for number in range(len(programs)):
-        waiting = _waiting(programs, number, loop)
-        if waiting is not None and waiting.may_wait(block):
-            return _Blocked(waiting, block, taken).loop()
-    return None
+        waiting = _waiting(programs, number, loop, combination)
+        found = None if waiting is None else waiting.in_blocks(block)
+        if found is not None:
+            updates[number] = found
+    return _Blocked(loop, programs, updates, block, taken).made() if updates else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +112,9 @@ class _Axis:
     first: Affine  # in terms of the host loop's iterator
     end: Affine
 
-    def lower(self, last: Affine, iterator: str) -> Affine:
-        """Where R begins if ``last`` is the last iteration of the block."""
-        return self.first.substitute({iterator: last})
+    def in_rest(self, iterator: str, start: Affine, block: int) -> tuple[Affine, Affine]:
+        """Where R begins and ends if the block begins at ``start``."""
+        return self.first.substitute({iterator: start + (block - 1)}), self.end.substitute({iterator: start})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +123,9 @@ class _Waiting:
 
     number    of U among the programs of the host loop
     operand   of U: the cell that it updates
-    element   what is added to it
+    function  that combines the cell
+    element   with this
+    kept      numbers of the operands that are copied
     """
 
     programs: Sequence[MdhProgram]
@@ -110,64 +133,113 @@ class _Waiting:
     loop: HostLoop
     axes: tuple[_Axis, ...]
     operand: int
+    function: CombineFunction
     element: Expr
+    kept: tuple[int, ...] = ()
 
     @property
     def update(self) -> MdhProgram:
         return self.programs[self.number]
 
-    def may_wait(self, block: int) -> bool:
-        """Whether the cells of R may be updated after the block."""
-        touched = [cells_touched(p) for p in self.programs]
-        t, buffer = self.loop.iterator, self.update.out.stores[0].buffer
+    def in_blocks(self, block: int) -> _Waiting | None:
+        """With what is to be kept if the cells of R are updated after the block; None if they may not be."""
         # B*b is just a number here: a block that begins anywhere is looked at
-        start, here, later = Affine.of("?start"), Affine.of("?here"), Affine.of("?later")
-        ends = [start, *self._inside(here, start, block), *self._inside(later, start, block)]
-        own = self.update.inp.accesses[self.operand]
-        for k, (p, cells) in enumerate(zip(self.programs, touched, strict=True)):
+        start = Affine.of("?start")
+        if not self._rest_is_a_range(start, block) or not self._untouched(start, block):
+            return None
+        accesses = self.update.inp.accesses
+        kept = tuple(
+            k for k, a in enumerate(accesses) if k != self.operand and not self._stays(a, start, block)
+        )
+        if any(self._extents(accesses[k]) is None for k in kept):
+            return None
+        return replace(self, kept=kept)
+
+    def _rest_is_a_range(self, start: Affine, block: int) -> bool:
+        """Whether R ends behind its beginning, where it does not end with every iteration's cells."""
+        for axis in self.axes:
+            lower, upper = axis.in_rest(self.loop.iterator, start, block)
+            if axis.end.coefficient(self.loop.iterator) and not certainly_empty([start, lower - upper - 1]):
+                return False
+        return True
+
+    def _untouched(self, start: Affine, block: int) -> bool:
+        """Whether nothing but the update itself touches R in the block."""
+        here = Affine.of("?here")
+        buffer, own = self.update.out.stores[0].buffer, self.update.inp.accesses[self.operand]
+        for k, p in enumerate(self.programs):
+            cells = cells_touched(p)
             if cells is None:
                 return False
-            there = marked(p, "'") | {t: here}
+            there = marked(p, "'") | {self.loop.iterator: here}
             for name, index in cells:
                 if name != buffer or (k == self.number and index == own.index):
                     continue
                 moved = [x.substitute(there) for x in index]
-                if not certainly_empty(
-                    [*ends, *places(p, there, index), *self._in_rest(moved, start + block - 1)]
-                ):
+                rows = [start, *self._inside(here, start, block), *places(p, there, index)]
+                if not certainly_empty([*rows, *self._in_rest(moved, start, block)]):
                     return False
-        names = marked(self.update, "") | {t: here}
-        mine = points(self.update, names)
-        mine += self._in_rest([x.substitute(names) for x in own.index], start + block - 1)
-        for name, index in cells_touched(self.update) or []:
-            if (name, index) == (own.buffer, own.index):
-                continue
-            read = [x.substitute(names) for x in index]
-            for k, p in enumerate(self.programs):
-                after = later - here - (0 if k >= self.number else 1)
-                there = marked(p, "'") | {t: later}
-                for s in p.out.stores:
-                    if s.buffer != name:
-                        continue
-                    written = [x.substitute(there) for x in s.index]
-                    storing = [*places(p, there, s.index), *same(read, written)]
-                    if not certainly_empty([*ends, *mine, *storing, after]):
-                        return False
         return True
+
+    def _stays(self, read: Access, start: Affine, block: int) -> bool:
+        """Whether what the cells of R read of an operand is the same after the block."""
+        t, here, later = self.loop.iterator, Affine.of("?here"), Affine.of("?later")
+        ends = [start, *self._inside(here, start, block), *self._inside(later, start, block)]
+        names = marked(self.update, "") | {t: here}
+        own = self.update.inp.accesses[self.operand]
+        mine = points(self.update, names)
+        mine += self._in_rest([x.substitute(names) for x in own.index], start, block)
+        index = [x.substitute(names) for x in read.index]
+        for k, p in enumerate(self.programs):
+            after = later - here - (0 if k >= self.number else 1)
+            there = marked(p, "'") | {t: later}
+            for s in p.out.stores:
+                if s.buffer != read.buffer:
+                    continue
+                written = [x.substitute(there) for x in s.index]
+                storing = [*places(p, there, s.index), *same(index, written)]
+                if not certainly_empty([*ends, *mine, *storing, after]):
+                    return False
+        return True
+
+    def axes_of(self, read: Access) -> tuple[_Axis, ...]:
+        """Those that an operand depends on."""
+        names = {n for a in read.index for n in a.names}
+        return tuple(a for a in self.axes if a.dim in names)
+
+    def _extents(self, read: Access) -> tuple[Affine, ...] | None:
+        """Of a copy of an operand, for one iteration: by the cell's place; None if unknown or all of it."""
+        array = self.update.buffer(self.update.out.stores[0].buffer)
+        chosen = self.axes_of(read)
+        extents = [e for a, e in zip(self.axes, array.extents, strict=True) if a in chosen]
+        if len(chosen) == len(self.axes) or None in extents:
+            return None
+        return tuple(e for e in extents if e is not None)
+
+    def copy_of(self, number: int, name: str, block: int) -> Buffer:
+        read = self.update.inp.accesses[number]
+        extents = self._extents(read)
+        assert extents is not None
+        return Buffer(
+            name, self.update.buffer(read.buffer).type, (Affine.number(block), *extents), distinct=True
+        )
 
     def _inside(self, now: Affine, start: Affine, block: int) -> Rows:
         """An iteration of the loop that lies in the block."""
         return [now - start, start + block - 1 - now, self.loop.size.span - 1 - now]
 
-    def _in_rest(self, cell: Sequence[Affine], last: Affine) -> Rows:
+    def _in_rest(self, cell: Sequence[Affine], start: Affine, block: int) -> Rows:
         rows: Rows = []
         for c, axis in zip(cell, self.axes, strict=True):
-            rows += [c - axis.lower(last, self.loop.iterator), axis.end - 1 - c]
+            lower, upper = axis.in_rest(self.loop.iterator, start, block)
+            rows += [c - lower, upper - 1 - c]
         return rows
 
 
-def _waiting(programs: Sequence[MdhProgram], number: int, loop: HostLoop) -> _Waiting | None:
-    """The form of an update: each cell ``x = x + e`` or ``x = x - e``, e of other operands."""
+def _waiting(
+    programs: Sequence[MdhProgram], number: int, loop: HostLoop, combination: Combination | None
+) -> _Waiting | None:
+    """The form of an update: each cell ``x = x op e``, e of other operands."""
     p, t = programs[number], loop.iterator
     scalar = p.hom.scalar
     if (
@@ -183,31 +255,34 @@ def _waiting(programs: Sequence[MdhProgram], number: int, loop: HostLoop) -> _Wa
     own = [k for k, a in enumerate(p.inp.accesses) if (a.buffer, a.index) == (store.buffer, store.index)]
     if len(own) != 1 or any(a.conditional for a in p.inp.accesses):
         return None
-    element = _added(scalar.results[0], own[0])
+    combined = _combined(scalar.results[0], own[0])
+    if combined is None and combination is not None:
+        combined = combination(p, scalar.results[0], Operand(own[0], p.buffer(store.buffer).type))
     axes = _axes(p, store, t)
-    if element is None or axes is None:
+    if combined is None or axes is None:
         return None
+    function, element = combined
     moving = {t, *(a.dim for a in axes)}
-    if any(isinstance(n, Load) or (isinstance(n, Var) and n.name in moving) for n in walk(element)):
-        return None
-    return _Waiting(programs, number, loop, axes, own[0], element)
+    for n in walk(element):
+        if isinstance(n, Load) or n == Operand(own[0], n.type) or (isinstance(n, Var) and n.name in moving):
+            return None
+    return _Waiting(programs, number, loop, axes, own[0], function, element)
 
 
-def _added(e: Expr, own: int) -> Expr | None:
-    """``e`` of ``x + e``, or ``-e`` of ``x - e``, where x is operand number ``own``."""
-    if not isinstance(e, Binary) or e.op not in ("+", "-") or not isinstance(e.type, ScalarType):
+def _combined(e: Expr, own: int) -> tuple[CombineFunction, Expr] | None:
+    """``e`` of ``x + e`` and ``x * e``, or ``-e`` of ``x - e``, where x is operand number ``own``."""
+    if not isinstance(e, Binary) or e.op not in ("+", "-", "*") or not isinstance(e.type, ScalarType):
         return None
+    function = scalar_operator("+" if e.op == "-" else e.op, e.type)
     sides = ((e.a, e.b),) if e.op == "-" else ((e.a, e.b), (e.b, e.a))
     for x, other in sides:
-        if isinstance(x, Operand) and x.access == own and x.type == e.type and other.type == e.type:
-            if any(isinstance(n, Operand) and n.access == own for n in walk(other)):
-                return None
-            return Unary("-", other, e.type) if e.op == "-" else other
+        if function and isinstance(x, Operand) and x.access == own and x.type == e.type == other.type:
+            return function, Unary("-", other, e.type) if e.op == "-" else other
     return None
 
 
 def _axes(p: MdhProgram, store: Store, t: str) -> tuple[_Axis, ...] | None:
-    """Where the cells lie: every index is a dimension of its own and an offset; some offset grows."""
+    """Where the cells lie: every index is a dimension of its own and an offset; some begin or end later."""
     found: list[_Axis] = []
     dims = {d.name: d for d in p.hom.dims}
     for a in store.index:
@@ -216,111 +291,176 @@ def _axes(p: MdhProgram, store: Store, t: str) -> tuple[_Axis, ...] | None:
             return None
         first = a - Affine.of(own[0])
         end = first + dims[own[0]].size.span
-        if first.coefficient(t) < 0 or end.coefficient(t):
+        if first.coefficient(t) < 0 or end.coefficient(t) < 0:
             return None
         found.append(_Axis(own[0], first, end))
-    if len({x.dim for x in found}) != len(dims) or all(not x.first.coefficient(t) for x in found):
+    if len({x.dim for x in found}) != len(dims):
         return None
-    return tuple(found)
+    return tuple(found) if any(x.first.coefficient(t) or x.end.coefficient(t) for x in found) else None
 
 
 class _Blocked:
     """The new loop."""
 
-    def __init__(self, waiting: _Waiting, block: int, taken: Collection[str]) -> None:
-        self.w, self.size = waiting, block
-        t, used = waiting.loop.iterator, {waiting.loop.iterator, *taken}
-        for p in waiting.programs:
+    def __init__(
+        self,
+        loop: HostLoop,
+        programs: Sequence[MdhProgram],
+        updates: Mapping[int, _Waiting],
+        block: int,
+        taken: Collection[str],
+    ) -> None:
+        self.old, self.programs, self.updates, self.size = loop, programs, updates, block
+        t, used = loop.iterator, {loop.iterator, *taken}
+        for p in programs:
             used |= {d.name for d in p.hom.dims} | {x.name for x in p.params} | {b.name for b in p.buffers}
         self.outer, self.inner, self.reduced = (fresh(f"{t}_{x}", used) for x in ("block", "step", "part"))
+        self.used = used | {self.outer, self.inner, self.reduced}
         self.start = Affine.of(self.outer, block)
         self.now = self.start + Affine.of(self.inner)
         self.known = [Affine.of(self.outer), Affine.of(self.inner), Affine.of(self.inner, -1) + (block - 1)]
 
-    def loop(self) -> HostLoop | None:
-        loop = self.w.loop
-        body: list[Step] = []
-        for k, p in enumerate(self.w.programs):
-            parts = self._outside() if k == self.w.number else [with_values(p, {loop.iterator: self.now})]
+    def made(self) -> Blocks | None:
+        inner: list[Step] = []
+        behind: list[Step] = []
+        arrays: list[Buffer] = []
+        for k, p in enumerate(self.programs):
+            w = self.updates.get(k)
+            parts = [with_values(p, {self.old.iterator: self.now})] if w is None else [*_Parts(self, w)]
+            if w is not None:
+                copies = self._copies(w)
+                arrays += copies.values()
+                parts = [*(_Parts(self, w).copying(n, c) for n, c in copies.items()), *parts]
+                behind.append(_Parts(self, w).rest(copies))
             for part in parts:
                 step = self._until_the_end(part)
                 if step is None:
                     return None
-                body.append(step)
-        inner = replace(loop, iterator=self.inner, size=Size(Affine.number(self.size)), body=tuple(body))
-        return replace(
-            loop,
-            iterator=self.outer,
-            size=Size(loop.size.span, self.size),
-            body=(inner, self._rest()),
+                inner.append(step)
+        loop = replace(
+            self.old, iterator=self.inner, size=Size(Affine.number(self.size)), body=tuple(inner)
         )
+        return Blocks(
+            replace(
+                self.old,
+                iterator=self.outer,
+                size=Size(self.old.size.span, self.size),
+                body=(loop, *behind),
+            ),
+            tuple(arrays),
+        )
+
+    def _copies(self, w: _Waiting) -> dict[int, Buffer]:
+        """Arrays for the operands that are kept, by number."""
+        copies: dict[int, Buffer] = {}
+        for number in w.kept:
+            name = fresh(f"{w.update.inp.accesses[number].buffer}_{self.old.iterator}", self.used)
+            self.used.add(name)
+            copies[number] = w.copy_of(number, name, self.size)
+        return copies
 
     def _until_the_end(self, p: MdhProgram) -> MdhProgram | None:
         """The program, doing nothing in iterations after the loop's last; None where that cannot be said."""
-        p = replace(p, params=with_iterators(p, self.w.loop.iterator, (self.outer, self.inner)))
-        return until(p, self.now, self.w.loop.size.span, self.known)
+        p = replace(p, params=with_iterators(p, self.old.iterator, (self.outer, self.inner)))
+        return until(p, self.now, self.old.size.span, self.known)
 
-    def _bounds(self) -> list[tuple[Affine, Affine]]:
-        """Of R, per axis."""
-        t, last = self.w.loop.iterator, self.start + (self.size - 1)
-        return [(a.lower(last, t), a.end.substitute({t: last})) for a in self.w.axes]
 
-    def _outside(self) -> Iterator[MdhProgram]:
-        """U over the cells of one iteration outside of R: below R in an axis, within R in all before it."""
-        u, t = self.w.update, self.w.loop.iterator
-        here = with_values(u, {t: self.now})
+class _Parts:
+    """What becomes of one update: its cells outside of R, iterated over; copies; the cells in R."""
+
+    def __init__(self, blocked: _Blocked, waiting: _Waiting) -> None:
+        self.b, self.w = blocked, waiting
+        self.bounds = [a.in_rest(blocked.old.iterator, blocked.start, blocked.size) for a in waiting.axes]
+
+    def __iter__(self) -> Iterator[MdhProgram]:
+        """U over the cells of one iteration outside of R: beside R in an axis, within R in all before it."""
+        t, now = self.b.old.iterator, self.b.now
+        here = with_values(self.w.update, {t: now})
         for k, axis in enumerate(self.w.axes):
-            moved: dict[str, Affine] = {}
-            sizes = {d.name: d.size for d in here.hom.dims}
-            domain = list(here.hom.domain)
-            for j, other in enumerate(self.w.axes[: k + 1]):
-                (lower, end), first = self._bounds()[j], other.first.substitute({t: self.now})
-                if j < k:
-                    moved[other.dim] = Affine.of(other.dim) + lower - first
-                    sizes[other.dim] = Size(end - lower)
+            lower, upper = self.bounds[k]
+            end = axis.end.substitute({t: now})
+            for begins, ends in ((axis.first.substitute({t: now}), lower), (upper, end)):
+                if begins == ends:
                     continue
-                whole = sizes[other.dim].span
-                sizes[other.dim] = Size(lower - first)
-                over = [Affine.of(other.dim) - whole, lower - first - 1 - Affine.of(other.dim)]
-                if not certainly_empty([*self.known, *over, self.w.loop.size.span - 1 - self.now]):
-                    domain.append(Constraint(whole - 1 - Affine.of(other.dim)))
-            if sizes[axis.dim].constant == 0:
-                continue
-            dims = tuple(Dim(d.name, sizes[d.name]) for d in here.hom.dims)
-            part = replace(here, hom=replace(here.hom, dims=dims, domain=tuple(domain)))
-            yield with_values(part, moved)
+                ranges = {a.dim: bounds for a, bounds in zip(self.w.axes[:k], self.bounds[:k], strict=True)}
+                part = self._over(here, now, ranges | {axis.dim: (begins, ends)})
+                over = [Affine.of(axis.dim) + begins - end, ends - begins - 1 - Affine.of(axis.dim)]
+                if not certainly_empty([*self.b.known, *over, self.b.old.size.span - 1 - now]):
+                    inside = Constraint(end - begins - 1 - Affine.of(axis.dim))
+                    part = replace(part, hom=replace(part.hom, domain=(*part.hom.domain, inside)))
+                yield part
 
-    def _rest(self) -> MdhProgram:
-        """U over R, all iterations of the block at once: a reduction that begins with what the cells hold."""
-        u, t = self.w.update, self.w.loop.iterator
-        now = self.start + Affine.of(self.reduced)
-        here = with_values(u, {t: now})
-        moved, sizes = {}, {}
-        for axis, (lower, end) in zip(self.w.axes, self._bounds(), strict=True):
-            moved[axis.dim] = Affine.of(axis.dim) + lower - axis.first.substitute({t: now})
-            sizes[axis.dim] = Size(end - lower)
-        here = with_values(here, moved)
-        store, (value,) = here.out.stores[0], here.hom.scalar.results
-        assert isinstance(value.type, ScalarType)
-        function = scalar_operator("+", value.type)
-        assert function is not None
-        element = rewrite(self.w.element, self._renumbered)
-        types = {x.name: x.type for x in u.params if isinstance(x.type, ScalarType)}
-        dims = (
-            *(Dim(d.name, sizes[d.name]) for d in here.hom.dims),
-            Dim(self.reduced, Size(Affine.number(self.size))),
+    def _over(
+        self, here: MdhProgram, now: Affine, ranges: Mapping[str, tuple[Affine, Affine]]
+    ) -> MdhProgram:
+        """The update, of iteration ``now``, over other ranges of cells in some dimensions."""
+        moved, sizes = {}, {d.name: d.size for d in here.hom.dims}
+        for axis in self.w.axes:
+            if axis.dim in ranges:
+                begins, ends = ranges[axis.dim]
+                offset = begins - axis.first.substitute({self.b.old.iterator: now})
+                if offset != Affine():
+                    moved[axis.dim] = Affine.of(axis.dim) + offset
+                sizes[axis.dim] = Size(ends - begins)
+        dims = tuple(Dim(d.name, sizes[d.name]) for d in here.hom.dims)
+        return with_values(replace(here, hom=replace(here.hom, dims=dims)), moved)
+
+    def _in_rest(self, now: Affine) -> MdhProgram:
+        """The update, of iteration ``now``, over the cells in R."""
+        here = with_values(self.w.update, {self.b.old.iterator: now})
+        return self._over(here, now, {a.dim: x for a, x in zip(self.w.axes, self.bounds, strict=True)})
+
+    def _place(self, read: Access, iteration: str) -> tuple[Affine, ...]:
+        """In the copy of an operand of a cell in R."""
+        chosen = self.w.axes_of(read)
+        cells = [
+            Affine.of(a.dim) + lower
+            for a, (lower, _) in zip(self.w.axes, self.bounds, strict=True)
+            if a in chosen
+        ]
+        return (Affine.of(iteration), *cells)
+
+    def copying(self, number: int, copy: Buffer) -> MdhProgram:
+        """What the cells in R read of an operand in this iteration, into its copy."""
+        here = self._in_rest(self.b.now)
+        read = self.w.update.inp.accesses[number]
+        chosen = {a.dim for a in self.w.axes_of(read)}
+        t = copy.type
+        # where another dimension has no cells, nothing is read
+        some = tuple(Constraint(d.size.span - 1) for d in here.hom.dims if d.name not in chosen)
+        dims = tuple(d for d in here.hom.dims if d.name in chosen)
+        return replace(
+            here,
+            buffers=(here.buffer(read.buffer), copy),
+            inp=InputView((here.inp.accesses[number],)),
+            hom=MdHom(dims, ScalarFunction((Operand(0, t),)), tuple(CC for _ in dims), some),
+            out=OutputView((None,), (Store(copy.name, self._place(read, self.b.inner), Result(0, t)),)),
+            functions=(),
         )
+
+    def rest(self, copies: Mapping[int, Buffer]) -> MdhProgram:
+        """U over R, all iterations of the block at once: a reduction that begins with what the cells hold."""
+        u, b = self.w.update, self.b
+        now = b.start + Affine.of(b.reduced)
+        here = self._in_rest(now)
+        store, (value,) = here.out.stores[0], here.hom.scalar.results
+        types = {x.name: x.type for x in u.params if isinstance(x.type, ScalarType)}
+        accesses = [
+            Access(copies[k].name, self._place(u.inp.accesses[k], b.reduced)) if k in copies else a
+            for k, a in enumerate(here.inp.accesses)
+            if k != self.w.operand
+        ]
+        element = rewrite(self.w.element, self._renumbered)
         program = replace(
             here,
-            params=with_iterators(here, self.w.loop.iterator, (self.outer,)),
-            inp=replace(
-                here.inp, accesses=tuple(a for k, a in enumerate(here.inp.accesses) if k != self.w.operand)
-            ),
+            params=with_iterators(here, b.old.iterator, (b.outer,)),
+            buffers=(*here.buffers, *copies.values()),
+            inp=replace(here.inp, accesses=tuple(accesses)),
             hom=replace(
                 here.hom,
-                dims=dims,
+                dims=(*here.hom.dims, Dim(b.reduced, Size(Affine.number(b.size)))),
                 scalar=ScalarFunction((element,)),
-                combine=(*(CC for _ in here.hom.dims), CombineOp("pw", function)),
+                combine=(*(CC for _ in here.hom.dims), CombineOp("pw", self.w.function)),
             ),
             out=replace(
                 here.out,
@@ -328,8 +468,8 @@ class _Blocked:
                 stores=(replace(store, value=Result(0, value.type)),),
             ),
         )
-        beyond = now - self.w.loop.size.span
-        if certainly_empty([*self.known, Affine.of(self.reduced), *points(program, {}), beyond]):
+        beyond = now - b.old.size.span
+        if certainly_empty([*b.known, Affine.of(b.reduced), *points(program, {}), beyond]):
             return program
         return replace(program, hom=replace(program.hom, domain=(Constraint(-beyond - 1),)))
 

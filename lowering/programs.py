@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mdh_core.combine import CC
 from mdh_core.expr import INT64, Affine, Constraint, Expr, Var, affine_expr, rewrite
@@ -23,6 +23,14 @@ from mdh_core.ir import (
 from mdh_core.polytope import certainly_empty, rows_of
 
 Rows = list[Affine]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """A host loop in blocks; ``arrays``: its temporaries."""
+
+    loop: HostLoop
+    arrays: tuple[Buffer, ...] = ()
 
 
 def marked(p: MdhProgram, mark: str) -> dict[str, Affine]:

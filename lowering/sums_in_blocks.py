@@ -26,7 +26,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.domains import read_in_boxes
-from lowering.programs import assumes, fresh, until, with_iterators, with_values
+from lowering.programs import Blocks, assumes, fresh, until, with_iterators, with_values
 from lowering.right_looking import Sum, interchanged, may_come_early, names_in, sum_of
 from mdh_core.combine import CC
 from mdh_core.expr import (
@@ -52,14 +52,6 @@ from mdh_core.ir import (
     Step,
     Store,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """A host loop in blocks; ``arrays``: its temporaries."""
-
-    loop: HostLoop
-    arrays: tuple[Buffer, ...] = ()
 
 
 def sums_in_blocks(loop: HostLoop, block: int, taken: Collection[str]) -> Blocks | None:

@@ -18,17 +18,21 @@ from dataclasses import replace
 
 from lifter.fusion import Fusion
 from lifter.lift import LiftedNest
+from lifter.reductions import Rules, Update, infer
 from lowering.boxed import boxed
 from lowering.delayed import delayed
-from lowering.programs import with_params
+from lowering.programs import Blocks, with_params
 from lowering.right_looking import right_looking
 from lowering.rows_apart import rows_apart
 from lowering.skewed import skewed
-from lowering.sums_in_blocks import Blocks, sums_in_blocks
+from lowering.sums_in_blocks import sums_in_blocks
+from mdh_core.combine import CombineFunction
+from mdh_core.expr import Expr, Operand
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Step
 from mdh_lift import iterations
 
 BLOCK = 32  # iterations of a host loop whose updates of what lies outside of them are one product
+COPIED_BLOCK = 24  # the same where these read copies: then iterations have more to do in their block
 _FEWEST_BLOCKS = 3
 _SKEW_PAYS = 8  # points of a loop for each cell that is copied to another layout or back
 _DELAY_PAYS = 4096  # points of an iteration from which on
@@ -99,5 +103,20 @@ def _blocked(loop: HostLoop, params: Mapping[str, int], taken: set[str]) -> Bloc
     times = loop.size.evaluate(dict(params))
     if times < _FEWEST_BLOCKS * BLOCK or iterations.points((loop,), params) < _DELAY_PAYS * times:
         return None
-    found = delayed(right_looking(loop, taken) or loop, BLOCK, taken)
-    return sums_in_blocks(loop, BLOCK, taken) if found is None else Blocks(found)
+    looking = right_looking(loop, taken) or loop
+    found = delayed(looking, BLOCK, taken, combination)
+    if found is not None and found.arrays:
+        found = delayed(looking, COPIED_BLOCK, taken, combination)
+    return found or sums_in_blocks(loop, BLOCK, taken)
+
+
+def combination(p: MdhProgram, value: Expr, cell: Operand) -> tuple[CombineFunction, Expr] | None:
+    """The new value of a cell as an operator of the lifter's, and what the cell is combined with.
+
+    Sums and products that are rounded are not among them: ``delayed`` knows those that keep their roundings.
+    """
+    found = infer(value, cell, Rules(exact=True, functions={f.name: f for f in p.functions}))
+    if not isinstance(found, Update):
+        return None
+    extremum = found.function.name in ("min", "max") and p.fp != "exact"  # of floats, spelled in its own way
+    return (found.function, found.element) if found.function.exact or extremum else None

@@ -11,10 +11,10 @@ import pytest
 from lifter.lift import LiftedNest
 from lowering.delayed import delayed
 from mdh_core.expr import DOUBLE
-from mdh_core.ir import HostLoop, MdhProgram, Step, programs_of
+from mdh_core.ir import Buffer, HostLoop, MdhProgram, Step, programs_of
 from mdh_core.rules import verify
 from mdh_lift import iterations
-from mdh_lift.forms import BLOCK
+from mdh_lift.forms import BLOCK, COPIED_BLOCK, combination
 from mdh_lift.kernels import planned
 from tests.lifting import check_meaning, lifted
 from tests.test_steps import Case, check, configurations, values
@@ -42,6 +42,25 @@ SOLVED = """for (int k = 0; k < n; k++) {
             B[i][j] -= A[i][k] * B[k][j];
 }"""
 WAIT = {"lu": LU, "pushed": PUSHED, "solved": SOLVED}
+# before and behind row and column k; both are read as they are in iteration k
+CLOSURE = """for (int k = 0; k < n; k++)
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < n; j++)
+            A[i][j] = A[i][k] + A[k][j] < A[i][j] ? A[i][k] + A[k][j] : A[i][j];"""
+# the column that is read becomes 0 in each iteration
+COLUMN = """for (int k = 0; k < n; k++)
+    for (int i = k + 1; i < n; i++)
+        for (int j = 0; j < n; j++)
+            A[i][j] -= A[i][k] * B[k][j];"""
+# rows up to k wait, from those of A[k]
+UPWARDS = """for (int k = 0; k < n; k++) {
+    for (int j = 0; j < n; j++)
+        A[k][j] = A[k][j] / B[k][k];
+    for (int i = 0; i < k; i++)
+        for (int j = 0; j < n; j++)
+            A[i][j] -= B[i][k] * A[k][j];
+}"""
+KEEP = {"closure": (CLOSURE, 4), "column": (COLUMN, 2), "upwards": (UPWARDS, 1)}  # updates that wait
 
 STAY = {
     "the corner is read in each iteration": """for (int k = 0; k < n; k++) {
@@ -50,10 +69,22 @@ STAY = {
             for (int j = k + 1; j < n; j++)
                 A[i][j] -= A[i][k] * A[k][j];
     }""",
-    "operands change in later iterations": """for (int k = 0; k < n; k++)
+    "operands of every cell change in later iterations": """for (int k = 0; k < n; k++) {
         for (int i = k + 1; i < n; i++)
             for (int j = 0; j < n; j++)
-                A[i][j] -= A[i][k] * B[k][j];""",
+                A[i][j] -= B[i][j] * B[k][j];
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < n; j++)
+                B[i][j] = B[i][j] + 1;
+    }""",
+    "the range of the cells moves away": """for (int k = 0; k < n - 2; k++)
+        for (int i = k; i < k + 2; i++)
+            for (int j = 0; j < n; j++)
+                A[i][j] -= B[i][k] * B[k][j];""",
+    "a sum that is rounded once more": """for (int k = 0; k < n; k++)
+        for (int i = k + 1; i < n; i++)
+            for (int j = 0; j < n; j++)
+                A[i][j] = (float)(A[i][j] - B[i][k] * B[k][j]);""",
     "the product replaces what was there": """for (int k = 0; k < n; k++)
         for (int i = k + 1; i < n; i++)
             for (int j = k + 1; j < n; j++)
@@ -95,10 +126,12 @@ def nest_of(body: str, element: str = "double") -> LiftedNest:
 def in_blocks(nest: LiftedNest, block: int) -> LiftedNest | None:
     """The nest with what may wait; None where nothing may."""
     steps: list[Step] = []
+    more: list[Buffer] = []
     for s in nest.program:
-        new = delayed(s, block, {"n", "A", "B"}) if isinstance(s, HostLoop) else None
-        steps.append(new or s)
-    found = replace(nest, program=tuple(steps))
+        new = delayed(s, block, {"n", "A", "B"}, combination) if isinstance(s, HostLoop) else None
+        steps.append(s if new is None else new.loop)
+        more += () if new is None else new.arrays
+    found = replace(nest, program=tuple(steps), temporaries=(*nest.temporaries, *more))
     return None if found.program == nest.program else found
 
 
@@ -112,6 +145,45 @@ def test_blocks_mean_the_same(name: str, block: int) -> None:
     rest = outer.body[-1]
     assert isinstance(rest, MdhProgram) and [op.kind for op in rest.hom.combine] == ["cc", "cc", "pw"]
     assert check_meaning(nest, trials=20) > 5
+
+
+@pytest.mark.parametrize("element", ["double", "int"])
+@pytest.mark.parametrize("block", [2, 3, 7])
+@pytest.mark.parametrize("name", KEEP)
+def test_what_changes_is_kept(name: str, block: int, element: str) -> None:
+    text, waiting = KEEP[name]
+    nest = in_blocks(nest_of(text.replace("/", "+"), element), block)  # sums: no integer is divided by 0
+    assert nest is not None and nest.temporaries
+    loop = next(s for s in nest.program if isinstance(s, HostLoop) and s.size.step == block)
+    inner, *rests = loop.body
+    assert isinstance(inner, HostLoop) and len(rests) == waiting
+    assert all(isinstance(r, MdhProgram) and r.hom.dims_of("pw") for r in rests)
+    assert check_meaning(nest, trials=20) > 5
+
+
+OPERATORS = {
+    "min": "A[i][k] + A[k][j] < A[i][j] ? A[i][k] + A[k][j] : A[i][j]",
+    "max, the other way round": "A[i][j] >= A[i][k] + A[k][j] ? A[i][j] : A[i][k] + A[k][j]",
+    "or": "A[i][j] | (A[i][k] & A[k][j])",
+    "exclusive or": "A[i][j] ^ (A[i][k] & A[k][j])",
+    "product": "A[i][j] * (A[i][k] + A[k][j])",
+    "sum": "A[i][k] * A[k][j] + A[i][j]",
+    "difference": "A[i][j] - A[i][k] * A[k][j]",
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators(name: str) -> None:
+    text = "for (int k = 0; k < n; k++) for (int i = 0; i < n; i++) for (int j = 0; j < n; j++)"
+    nest = in_blocks(nest_of(f"{text} A[i][j] = {OPERATORS[name]};", "int"), 3)
+    assert nest is not None and len(nest.temporaries) == 8
+    assert check_meaning(nest, trials=20) > 5
+
+
+@pytest.mark.parametrize("expression", ["A[i][j] / A[i][k]", "A[i][k] - A[i][j]", "A[i][j] << (A[i][k] & 1)"])
+def test_no_operators(expression: str) -> None:
+    text = "for (int k = 0; k < n; k++) for (int i = 0; i < k; i++) for (int j = 0; j < n; j++)"
+    assert in_blocks(nest_of(f"{text} A[i][j] = {expression};", "int"), 3) is None
 
 
 @pytest.mark.parametrize("name", STAY)
@@ -129,9 +201,9 @@ def test_updates_are_not_rounded_less() -> None:
 def test_random_updates(trials: int = 36) -> None:
     """Whatever is said to wait may wait: updates with random ranges, operands and neighbours."""
     rng = random.Random(5)
-    waiting = 0
+    waiting = copied = 0
     for _ in range(trials):
-        row, column = (rng.choice(("k + 1", "k + 1", "k", "0", "k + 2")) for _ in "ij")
+        row, column = (rng.choice(("k + 1; X < n", "k; X < n", "0; X < n", "k + 2; X < n", "0; X < k")) for _ in "ij")
         left, right = (
             rng.choice((f"A[{i}][{j}]", f"B[{i}][{j}]"))
             for i, j in (
@@ -140,7 +212,7 @@ def test_random_updates(trials: int = 36) -> None:
             )
         )
         start = 1 if "k - 1" in right else 0
-        update = f"for (int i = {row}; i < n; i++) for (int j = {column}; j < n; j++)"
+        update = f"for (int i = {row}; i++) for (int j = {column}; j++)".replace("X", "i", 1).replace("X", "j")
         update += f" A[i][j] {rng.choice(('-=', '+='))} {left} * {right};"
         others = [
             f"for (int i = {rng.choice(('k', 'k + 1', '0'))}; i < n; i++)"
@@ -157,22 +229,31 @@ def test_random_updates(trials: int = 36) -> None:
         nest = in_blocks(found, rng.choice((2, 3)))
         if nest is not None:
             waiting += 1
+            copied += len(nest.temporaries) > len(found.temporaries)
             check_meaning(nest, trials=6)
-    assert 2 < waiting < trials - 2
+    assert 2 < copied < waiting < trials - 2
 
 
-@pytest.mark.parametrize("name", WAIT)
+@pytest.mark.parametrize("name", [*WAIT, *KEEP])
 def test_emitted_blocks(name: str, tmp_path: Path) -> None:
-    nest = in_blocks(nest_of(WAIT[name]), 8)
+    nest = in_blocks(nest_of(WAIT[name] if name in WAIT else KEEP[name][0]), 8)
     assert nest is not None and all(verify(p) == [] for p in programs_of(nest.program))
     rng = random.Random(name)
     for n in (1, 2, 7, 8, 9, 17, 33):
         data = {b: values(rng, DOUBLE, n, n) for b in "AB"}
         for k in range(n):
             data["A"].data[k * n + k] = 64.0 * n
-        c = Case(nest.program, {"n": n}, data)
+        for b in nest.temporaries:
+            data[b.name] = values(rng, DOUBLE, *(e.evaluate({"n": n}) for e in b.extents if e))
+        c = Case(nest.program, {"n": n}, data, nest.temporaries)
         chosen, machine = configurations(c, rng.choice(("default", "space")), rng)
         check(c, chosen, tmp_path, machine)
+
+
+def test_plans_take_shorter_blocks_with_copies() -> None:
+    large = planned(nest_of(CLOSURE), {"n": 1000})
+    steps = [x.size.step for x, _ in iterations.host_loops(large.lifted.program, large.params)]
+    assert steps == [COPIED_BLOCK, 1] and len(large.lifted.temporaries) == 8
 
 
 def test_plans_delay_where_there_is_much_to_do() -> None:

@@ -64,8 +64,9 @@ def turned(nest: LiftedNest, block: int = 0) -> LiftedNest | None:
         return None
     loop = right_looking(nest.program[0], {"n", "A", "B"})
     if loop is not None and block:
-        loop = delayed(loop, block, {"n", "A", "B"})
-        assert loop is not None
+        blocks = delayed(loop, block, {"n", "A", "B"})
+        assert blocks is not None and not blocks.arrays
+        loop = blocks.loop
     return None if loop is None else replace(nest, program=(loop,))
 
 
