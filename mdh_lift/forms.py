@@ -36,6 +36,7 @@ COPIED_BLOCK = 24  # the same where these read copies: then iterations have more
 _FEWEST_BLOCKS = 3
 _SKEW_PAYS = 8  # points of a loop for each cell that is copied to another layout or back
 _DELAY_PAYS = 4096  # points of an iteration from which on
+_COPIES_PAY = 16384  # the same where operands are copied
 
 
 def formed_for(lifted: LiftedNest, params: Mapping[str, int]) -> tuple[LiftedNest, tuple[Fusion, ...]]:
@@ -101,12 +102,13 @@ def _names(lifted: LiftedNest) -> set[str]:
 
 def _blocked(loop: HostLoop, params: Mapping[str, int], taken: set[str]) -> Blocks | None:
     times = loop.size.evaluate(dict(params))
-    if times < _FEWEST_BLOCKS * BLOCK or iterations.points((loop,), params) < _DELAY_PAYS * times:
+    points = iterations.points((loop,), params) / max(times, 1)
+    if times < _FEWEST_BLOCKS * BLOCK or points < _DELAY_PAYS:
         return None
     looking = right_looking(loop, taken) or loop
     found = delayed(looking, BLOCK, taken, combination)
     if found is not None and found.arrays:
-        found = delayed(looking, COPIED_BLOCK, taken, combination)
+        found = delayed(looking, COPIED_BLOCK, taken, combination) if points >= _COPIES_PAY else None
     return found or sums_in_blocks(loop, BLOCK, taken)
 
 

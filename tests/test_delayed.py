@@ -251,7 +251,9 @@ def test_emitted_blocks(name: str, tmp_path: Path) -> None:
 
 
 def test_plans_take_shorter_blocks_with_copies() -> None:
-    large = planned(nest_of(CLOSURE), {"n": 1000})
+    nest = nest_of(CLOSURE)
+    large, small = planned(nest, {"n": 1000}), planned(nest, {"n": 120})
+    assert small.programs == nest.programs  # of which LU would have blocks
     steps = [x.size.step for x, _ in iterations.host_loops(large.lifted.program, large.params)]
     assert steps == [COPIED_BLOCK, 1] and len(large.lifted.temporaries) == 8
 
