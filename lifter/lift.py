@@ -21,7 +21,7 @@ from lifter.forward import forwarded
 from lifter.fusion import Fusion, fusions
 from lifter.index_values import with_index_values
 from lifter.loop_nest import Loop, LoopNest, NestStmt
-from lifter.normalise import Axis, NormalNest, normalise
+from lifter.normalise import Axis, NormalNest, normalise, touched_anyway
 from lifter.polyhedral import Constraint, satisfiable
 from lifter.reread import reread
 from lifter.scatter import accumulates, over_cells
@@ -106,6 +106,8 @@ def _lifted_over_cells(nest: LoopNest) -> LiftedNest:
 
 def _lifted(source: LoopNest, body: Body) -> LiftedNest:
     nest = replace(source, body=Inwards().body(body))
+    with contextlib.suppress(Refusal):
+        nest = replace(nest, touched=touched_anyway(normalise(nest)))
     found: Stepped | None
     try:
         found = Stepped(flat_programs(nest, normalise(nest)), (), ())

@@ -84,6 +84,8 @@ class LoopNest:
     several: bool = field(default=False, compare=False)  # the span holds several statements, not one
     remarks: tuple[Diagnostic, ...] = field(default=(), compare=False, repr=False)  # of the frontend
     roots: tuple[Root, ...] = field(default=(), compare=False, repr=False)
+    # arrays whose cells may be read whether or not a condition holds, as the nest touches them in any case
+    touched: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     def buffer(self, name: str) -> Buffer:
         return next(b for b in self.buffers if b.name == name)

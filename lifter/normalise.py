@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from lifter.delinearise import FlatAccess, Poly, as_polynomial, find_shape, fit_shape, why_not_inside
 from lifter.loop_nest import Loop, LoopNest, NestStmt
-from lifter.polyhedral import Constraint, at_least, satisfiable
+from lifter.polyhedral import Constraint, at_least, covered, satisfiable
 from mdh_core.conditions import conjuncts
 from mdh_core.diagnostics import Refusal, Related, refuse
 from mdh_core.expr import (
@@ -129,6 +129,9 @@ class NormalNest:
         return any(a is None or not a.names <= self.symbols for a in index)
 
 
+Cells = tuple[tuple[Constraint, ...], tuple[Affine, ...]]  # an index over the points that fulfil constraints
+
+
 @dataclass(frozen=True, slots=True)
 class RawAccess:
     """A reference in the text: where it stands, what it reads or writes, and when."""
@@ -152,6 +155,29 @@ class RawAccess:
 
 def is_load_of(e: Expr, names: frozenset[str] | set[str]) -> bool:
     return any(isinstance(n, Load) and n.buffer in names for n in walk(e))
+
+
+def touched_anyway(normal: NormalNest) -> frozenset[str]:
+    """Arrays that are read under conditions, where the nest touches all those cells without one, too."""
+    under: dict[str, set[Cells]] = {}
+    anyway: dict[str, list[Cells]] = {}
+    unknown: set[str] = set()
+    for a in normal.accesses:
+        index = tuple(p.affine for p in a.index if p.affine is not None)
+        if not a.conditional:
+            anyway.setdefault(a.buffer, []).append((a.facts, index))
+        elif len(index) == len(a.index):
+            # where the condition does not hold, too
+            everywhere = tuple(c for axis in a.axes for c in axis.domain)
+            under.setdefault(a.buffer, set()).add((everywhere, index))
+        else:
+            unknown.add(a.buffer)
+    inner = frozenset(normal.axes)
+    return frozenset(
+        name
+        for name in under.keys() & anyway.keys() - unknown
+        if all(covered(c, [x for x in anyway[name] if len(x[1]) == len(c[1])], inner) for c in under[name])
+    )
 
 
 # --------------------------------------------------------------------------- statements in general

@@ -12,7 +12,7 @@ False
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
@@ -22,8 +22,8 @@ import islpy as isl
 from mdh_core.expr import Affine, Constraint
 
 __all__ = [
-    "Constraint", "Image", "Part", "Rows", "apart", "at_least", "bounds", "equal", "fixed_values", "less",
-    "reaches", "rename", "satisfiable",
+    "Constraint", "Image", "Part", "Rows", "apart", "at_least", "bounds", "covered", "equal", "fixed_values",
+    "less", "reaches", "rename", "satisfiable",
 ]  # fmt: skip
 
 MAX_OPERATIONS = 2_000_000
@@ -157,6 +157,41 @@ def reaches(
 
     def ask() -> bool:
         return bool(isl.Set(_text(every, names, outputs)) <= isl.Set(_text(some, names, outputs)))
+
+    return _bounded(ask) is True
+
+
+def covered(
+    cells: tuple[Iterable[Constraint], Sequence[Affine]],
+    others: Iterable[tuple[Iterable[Constraint], Sequence[Affine]]],
+    inner: frozenset[str],
+) -> bool:
+    """Is every cell, an index over the points that fulfil constraints, one of the others', for all sizes?
+
+    ``inner``: the names that are iterators.  False also where isl gave up.
+
+    >>> n, i = Affine.of("n"), Affine.of("i")
+    >>> loop = (at_least(i), less(i, n))
+    >>> covered((loop, [n - i - 1]), [(loop, [i])], frozenset("i"))
+    True
+    >>> covered((loop, [i + 1]), [(loop, [i])], frozenset("i"))
+    False
+    """
+    systems = [
+        [*facts, *(equal(Affine.of(f"=c{k}"), a) for k, a in enumerate(index))]
+        for facts, index in (cells, *others)
+    ]
+    used = sorted({n for rows in systems for c in rows for n in c.value.names if not n.startswith("=")})
+    coordinates = [f"c{k}" for k in range(len(cells[1]))]
+    names = {name: f"x{k}" for k, name in enumerate(used)} | {f"={c}": c for c in coordinates}
+    outputs = [*(names[n] for n in used if n not in inner), *coordinates]
+
+    def ask() -> bool:
+        first, *rest = (isl.Set(_text(rows, names, outputs)) for rows in systems)
+        left = first
+        for one in rest:
+            left = left.subtract(one)
+        return bool(left.is_empty())
 
     return _bounded(ask) is True
 

@@ -484,6 +484,7 @@ class _Builder:
             for load, under in self.operands(e, guarded):
                 key = (load.buffer, affine_index(load.index))
                 spans.setdefault(key, load.span)
+                under = under and load.buffer not in self.nest.touched
                 conditional[key] = conditional.get(key, True) and under
         for (buffer, index), under in conditional.items():
             accesses.append(Access(buffer, index, under, spans[buffer, index]))

@@ -83,7 +83,7 @@ MAX_WORK = 40_000  # nodes of the expressions in all analyses of one nest
 MAX_SPLITS = 2  # of loops within one another
 MAX_LEAVES = 400  # of a loop that is rewritten: they are compared pairwise, for each variable
 MAX_RUN = 64  # statements of a list that are tried together
-MAX_PIECES = 12  # leaves that splitting may yield
+MAX_PIECES = 12  # leaves that splitting may yield, not counting declarations of variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -537,7 +537,7 @@ class _Steps:
         if place.splits >= MAX_SPLITS or not place.hosts:
             return None
         pieces = split(s, normal, self.names)
-        if pieces is None or sum(1 for _ in leaves(pieces)) > MAX_PIECES:
+        if pieces is None or sum(not isinstance(x, Declare) for x in leaves(pieces)) > MAX_PIECES:
             return None
         self.types |= {d.name: d.type for d in declarations(pieces)}
         steps = self.block(pieces, replace(place, splits=place.splits + 1))

@@ -180,6 +180,24 @@ def test_operators(name: str) -> None:
     assert check_meaning(nest, trials=20) > 5
 
 
+SPELLINGS = {
+    "a statement": "if (A[i][k] + A[k][j] < A[i][j]) A[i][j] = A[i][k] + A[k][j];",
+    "a variable": "{ int d = A[i][k] + A[k][j]; if (d < A[i][j]) A[i][j] = d; }",
+    "nothing to infinity": "if (A[i][k] < 99 && A[k][j] < 99 && A[i][k] + A[k][j] < A[i][j])"
+    " A[i][j] = A[i][k] + A[k][j];",
+    "closure": "A[i][j] = A[i][j] || (A[i][k] && A[k][j]);",
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_spellings(name: str) -> None:
+    """However it is written: what is read under a condition is read without one elsewhere in the loops."""
+    text = "for (int k = 0; k < n; k++) for (int i = 0; i < n; i++) for (int j = 0; j < n; j++)"
+    nest = in_blocks(nest_of(f"{text} {SPELLINGS[name]}", "int"), 3)
+    assert nest is not None and len(nest.temporaries) == 8
+    assert check_meaning(nest, trials=20) > 5
+
+
 @pytest.mark.parametrize("expression", ["A[i][j] / A[i][k]", "A[i][k] - A[i][j]", "A[i][j] << (A[i][k] & 1)"])
 def test_no_operators(expression: str) -> None:
     text = "for (int k = 0; k < n; k++) for (int i = 0; i < k; i++) for (int j = 0; j < n; j++)"

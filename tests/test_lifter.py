@@ -282,6 +282,32 @@ def test_accesses_are_merged_and_conditional_ones_marked():
     ]
 
 
+ROW = "for (int i = 0; i < n; i++) "
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (ROW + "y[i] = a[i] > 0 ? a[n - 1 - i] : 0;", []),
+        (ROW + "y[i] = a[2 * i] + a[2 * i + 1] > 0 ? a[i] : 0;", []),
+        (ROW + "y[i] = a[i]; " + ROW + "if (f[i]) y[i] += a[n - 1 - i];", []),
+        (ROW + "{ if (f[i] > 2 && a[i] > 0) y[i] = a[i]; a[i] = 1; }", []),
+        (ROW + "y[i] = a[i] > 0 ? a[i + 1] : 0;", ["i + 1"]),
+        (ROW + "y[i] = a[2 * i] > 0 ? a[i] : 0;", ["i"]),
+        (ROW + "y[i] = a[i] + (i > 0 ? a[i - 1] : 0);", ["i - 1"]),  # the condition keeps it inside
+        (ROW + "y[i] = f[i] && a[i] > 0 ? a[i] : 7;", ["i"]),
+        (ROW + "y[i] = f[i] ? a[i] : 7; for (int i = 1; i < n; i++) y[i] += a[i];", ["i"]),
+        (ROW + "{ int k = 0; while (f[i] > k) { k += 1 + a[i]; } y[i] = f[i] > 2 ? a[i] : k; }", ["i"]),
+    ],
+)
+def test_reads_under_a_condition_of_what_is_touched_without(body: str, expected: list[str]) -> None:
+    """Such a cell may be read whether or not the condition holds; others may not be there."""
+    nest = lifted(f"void f(int n, int *restrict a, int *restrict f, int *restrict y) {{\n#pragma mdh\n{{ {body} }} }}")
+    assert nest.status == "lifted", nest.diagnostics
+    found = [a for p in nest.programs for a in p.inp.accesses if a.buffer == "a" and a.conditional]
+    assert [str(a.index[0]) for a in found] == expected
+
+
 def assumed(head: str, body: str) -> list[str]:
     nest = lifted(f"#include <math.h>\nvoid f({head}) {{\n#pragma mdh\n{body}\n}}")
     assert nest.status == "lifted", nest.diagnostics
