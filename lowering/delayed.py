@@ -22,6 +22,9 @@ The cells in R may wait if, in the iterations of the block, nothing else touches
 no access of another program.  That, and that an operand stays as it is, is shown for all sizes and
 parameters (``certainly_empty``); what may not wait stays where it is.
 
+An update of a whole row, in whose middle others read a cell in each iteration, is taken before, at and behind
+that place first (``_in_parts``), where nothing may wait without.
+
     in     a host loop; which operator combines a cell with what (``Combination``; +, - and * are known)
     out    ``Blocks``: the loop of blocks, and the arrays of what is kept
 
@@ -95,13 +98,16 @@ def delayed(
         return None
     if assumes(programs, {loop.iterator}):
         return None
-    updates: dict[int, _Waiting] = {}
-    for number in range(len(programs)):
-        waiting = _waiting(programs, number, loop, combination)
-        found = None if waiting is None else waiting.in_blocks(block)
-        if found is not None:
-            updates[number] = found
-    return _Blocked(loop, programs, updates, block, taken).made() if updates else None
+    for parts in (programs, _in_parts(programs, loop, combination)):
+        updates: dict[int, _Waiting] = {}
+        for number in range(len(parts)):
+            waiting = _waiting(parts, number, loop, combination)
+            found = None if waiting is None else waiting.in_blocks(block)
+            if found is not None:
+                updates[number] = found
+        if updates:
+            return _Blocked(loop, parts, updates, block, taken).made()
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +305,62 @@ def _axes(p: MdhProgram, store: Store, t: str) -> tuple[_Axis, ...] | None:
     return tuple(found) if any(x.first.coefficient(t) or x.end.coefficient(t) for x in found) else None
 
 
+# --------------------------------------------------------------------------- parts
+
+
+def _in_parts(
+    programs: Sequence[MdhProgram], loop: HostLoop, combination: Combination | None
+) -> list[MdhProgram]:
+    """The programs, updates before, at and behind the places that others touch in their range.
+
+    before   x[i] = D[i][k] for all i;  D[i][j] = min(D[i][j], x[i] + D[k][j]) for i > k and all j
+    after    ...;  the update for j < k;  for j = k;  for j > k
+
+    An update of cells that it does not read otherwise may run in parts, one after the other.
+    """
+    out: list[MdhProgram] = []
+    for number, p in enumerate(programs):
+        waiting = _waiting(programs, number, loop, combination)
+        parts = [p]
+        for k, axis in enumerate(() if waiting is None or not _apart(waiting) else waiting.axes):
+            at = _place(programs, p.out.stores[0].buffer, k, axis, loop)
+            if at is not None:
+                ranges = ((axis.first, at), (at, at + 1), (at + 1, axis.end))
+                parts = [_over(x, {axis.dim: axis.first}, {axis.dim: r}) for x in parts for r in ranges]
+        out += parts
+    return out
+
+
+def _apart(waiting: _Waiting) -> bool:
+    """Whether an update stores no cell that another of its points reads, in one iteration."""
+    p = waiting.update
+    one, other = marked(p, ""), marked(p, "'")
+    written = [x.substitute(other) for x in p.out.stores[0].index]
+    return all(
+        certainly_empty(
+            [*points(p, one), *points(p, other), *same([x.substitute(one) for x in a.index], written)]
+        )
+        for k, a in enumerate(p.inp.accesses)
+        if k != waiting.operand and a.buffer == p.out.stores[0].buffer
+    )
+
+
+def _place(
+    programs: Sequence[MdhProgram], buffer: str, k: int, axis: _Axis, loop: HostLoop
+) -> Affine | None:
+    """A place that moves with the loop, in a range that does not, at which a program touches the cells."""
+    t = Affine.of(loop.iterator)
+    if loop.iterator in axis.first.names | axis.end.names:
+        return None
+    for name, index in (c for p in programs for c in cells_touched(p) or ()):
+        if name != buffer or index[k].names != {loop.iterator} or index[k].coefficient(loop.iterator) != 1:
+            continue
+        inside = [t, loop.size.span - 1 - t]
+        if all(certainly_empty([*inside, x]) for x in (axis.first - index[k] - 1, index[k] - axis.end)):
+            return index[k]
+    return None
+
+
 class _Blocked:
     """The new loop."""
 
@@ -326,12 +388,12 @@ class _Blocked:
         arrays: list[Buffer] = []
         for k, p in enumerate(self.programs):
             w = self.updates.get(k)
-            parts = [with_values(p, {self.old.iterator: self.now})] if w is None else [*_Parts(self, w)]
+            parts = [with_values(p, {self.old.iterator: self.now})]
             if w is not None:
-                copies = self._copies(w)
+                own, copies = _Parts(self, w), self._copies(w)
                 arrays += copies.values()
-                parts = [*(_Parts(self, w).copying(n, c) for n, c in copies.items()), *parts]
-                behind.append(_Parts(self, w).rest(copies))
+                parts = [*(own.copying(n, c) for n, c in copies.items()), *own]
+                behind.append(own.rest(copies))
             for part in parts:
                 step = self._until_the_end(part)
                 if step is None:
@@ -365,6 +427,19 @@ class _Blocked:
         return until(p, self.now, self.old.size.span, self.known)
 
 
+def _over(
+    p: MdhProgram, firsts: Mapping[str, Affine], ranges: Mapping[str, tuple[Affine, Affine]]
+) -> MdhProgram:
+    """An update over other ranges of cells in some dimensions; ``firsts``: where they begin in it."""
+    moved, sizes = {}, {d.name: d.size for d in p.hom.dims}
+    for dim, (begins, ends) in ranges.items():
+        if begins != firsts[dim]:
+            moved[dim] = Affine.of(dim) + begins - firsts[dim]
+        sizes[dim] = Size(ends - begins)
+    dims = tuple(Dim(d.name, sizes[d.name]) for d in p.hom.dims)
+    return with_values(replace(p, hom=replace(p.hom, dims=dims)), moved)
+
+
 class _Parts:
     """What becomes of one update: its cells outside of R, iterated over; copies; the cells in R."""
 
@@ -383,32 +458,21 @@ class _Parts:
                 if begins == ends:
                     continue
                 ranges = {a.dim: bounds for a, bounds in zip(self.w.axes[:k], self.bounds[:k], strict=True)}
-                part = self._over(here, now, ranges | {axis.dim: (begins, ends)})
+                part = _over(here, self._firsts(now), ranges | {axis.dim: (begins, ends)})
                 over = [Affine.of(axis.dim) + begins - end, ends - begins - 1 - Affine.of(axis.dim)]
                 if not certainly_empty([*self.b.known, *over, self.b.old.size.span - 1 - now]):
                     inside = Constraint(end - begins - 1 - Affine.of(axis.dim))
                     part = replace(part, hom=replace(part.hom, domain=(*part.hom.domain, inside)))
                 yield part
 
-    def _over(
-        self, here: MdhProgram, now: Affine, ranges: Mapping[str, tuple[Affine, Affine]]
-    ) -> MdhProgram:
-        """The update, of iteration ``now``, over other ranges of cells in some dimensions."""
-        moved, sizes = {}, {d.name: d.size for d in here.hom.dims}
-        for axis in self.w.axes:
-            if axis.dim in ranges:
-                begins, ends = ranges[axis.dim]
-                offset = begins - axis.first.substitute({self.b.old.iterator: now})
-                if offset != Affine():
-                    moved[axis.dim] = Affine.of(axis.dim) + offset
-                sizes[axis.dim] = Size(ends - begins)
-        dims = tuple(Dim(d.name, sizes[d.name]) for d in here.hom.dims)
-        return with_values(replace(here, hom=replace(here.hom, dims=dims)), moved)
-
     def _in_rest(self, now: Affine) -> MdhProgram:
         """The update, of iteration ``now``, over the cells in R."""
         here = with_values(self.w.update, {self.b.old.iterator: now})
-        return self._over(here, now, {a.dim: x for a, x in zip(self.w.axes, self.bounds, strict=True)})
+        ranges = {a.dim: x for a, x in zip(self.w.axes, self.bounds, strict=True)}
+        return _over(here, self._firsts(now), ranges)
+
+    def _firsts(self, now: Affine) -> dict[str, Affine]:
+        return {a.dim: a.first.substitute({self.b.old.iterator: now}) for a in self.w.axes}
 
     def _place(self, read: Access, iteration: str) -> tuple[Affine, ...]:
         """In the copy of an operand of a cell in R."""
