@@ -98,11 +98,11 @@ def delayed(
         return None
     if assumes(programs, {loop.iterator}):
         return None
-    for parts in (programs, _in_parts(programs, loop, combination)):
+    for parts in (programs, _in_parts(programs, loop, block, combination)):
         updates: dict[int, _Waiting] = {}
         for number in range(len(parts)):
-            waiting = _waiting(parts, number, loop, combination)
-            found = None if waiting is None else waiting.in_blocks(block)
+            waiting = _waiting(parts, number, loop, block, combination)
+            found = None if waiting is None else waiting.with_kept()
             if found is not None:
                 updates[number] = found
         if updates:
@@ -131,6 +131,7 @@ class _Waiting:
     operand   of U: the cell that it updates
     function  that combines the cell
     element   with this
+    block     iterations
     kept      numbers of the operands that are copied
     """
 
@@ -141,35 +142,35 @@ class _Waiting:
     operand: int
     function: CombineFunction
     element: Expr
+    block: int
     kept: tuple[int, ...] = ()
 
     @property
     def update(self) -> MdhProgram:
         return self.programs[self.number]
 
-    def in_blocks(self, block: int) -> _Waiting | None:
+    def with_kept(self) -> _Waiting | None:
         """With what is to be kept if the cells of R are updated after the block; None if they may not be."""
         # B*b is just a number here: a block that begins anywhere is looked at
         start = Affine.of("?start")
-        if not self._rest_is_a_range(start, block) or not self._untouched(start, block):
+        if not self._rest_is_a_range(start) or not self._untouched(start):
             return None
         accesses = self.update.inp.accesses
-        kept = tuple(
-            k for k, a in enumerate(accesses) if k != self.operand and not self._stays(a, start, block)
-        )
+        others = (k for k in range(len(accesses)) if k != self.operand)
+        kept = tuple(k for k in others if not self._stays(accesses[k], start))
         if any(self._extents(accesses[k]) is None for k in kept):
             return None
         return replace(self, kept=kept)
 
-    def _rest_is_a_range(self, start: Affine, block: int) -> bool:
+    def _rest_is_a_range(self, start: Affine) -> bool:
         """Whether R ends behind its beginning, where it does not end with every iteration's cells."""
         for axis in self.axes:
-            lower, upper = axis.in_rest(self.loop.iterator, start, block)
+            lower, upper = axis.in_rest(self.loop.iterator, start, self.block)
             if axis.end.coefficient(self.loop.iterator) and not certainly_empty([start, lower - upper - 1]):
                 return False
         return True
 
-    def _untouched(self, start: Affine, block: int) -> bool:
+    def _untouched(self, start: Affine) -> bool:
         """Whether nothing but the update itself touches R in the block."""
         here = Affine.of("?here")
         buffer, own = self.update.out.stores[0].buffer, self.update.inp.accesses[self.operand]
@@ -182,19 +183,19 @@ class _Waiting:
                 if name != buffer or (k == self.number and index == own.index):
                     continue
                 moved = [x.substitute(there) for x in index]
-                rows = [start, *self._inside(here, start, block), *places(p, there, index)]
-                if not certainly_empty([*rows, *self._in_rest(moved, start, block)]):
+                rows = [start, *self._inside(here, start), *places(p, there, index)]
+                if not certainly_empty([*rows, *self._in_rest(moved, start)]):
                     return False
         return True
 
-    def _stays(self, read: Access, start: Affine, block: int) -> bool:
+    def _stays(self, read: Access, start: Affine) -> bool:
         """Whether what the cells of R read of an operand is the same after the block."""
         t, here, later = self.loop.iterator, Affine.of("?here"), Affine.of("?later")
-        ends = [start, *self._inside(here, start, block), *self._inside(later, start, block)]
+        ends = [start, *self._inside(here, start), *self._inside(later, start)]
         names = marked(self.update, "") | {t: here}
         own = self.update.inp.accesses[self.operand]
         mine = points(self.update, names)
-        mine += self._in_rest([x.substitute(names) for x in own.index], start, block)
+        mine += self._in_rest([x.substitute(names) for x in own.index], start)
         index = [x.substitute(names) for x in read.index]
         for k, p in enumerate(self.programs):
             after = later - here - (0 if k >= self.number else 1)
@@ -214,36 +215,46 @@ class _Waiting:
         return tuple(a for a in self.axes if a.dim in names)
 
     def _extents(self, read: Access) -> tuple[Affine, ...] | None:
-        """Of a copy of an operand, for one iteration: by the cell's place; None if unknown or all of it."""
+        """Of a copy of an operand, for one iteration: by the cell's place; None if unknown or all of it.
+
+        A place lies within the extents that the array is declared with, which C does not ask of rows.
+        """
         array = self.update.buffer(self.update.out.stores[0].buffer)
         chosen = self.axes_of(read)
-        extents = [e for a, e in zip(self.axes, array.extents, strict=True) if a in chosen]
-        if len(chosen) == len(self.axes) or None in extents:
-            return None
-        return tuple(e for e in extents if e is not None)
+        start, cell = Affine.of("?start"), Affine.of("?cell")
+        extents: list[Affine] = []
+        for axis, extent in zip(self.axes, array.extents, strict=True):
+            if axis not in chosen:
+                continue
+            lower, upper = axis.in_rest(self.loop.iterator, start, self.block)
+            rows = [start, self.loop.size.span - 1 - start, cell - lower, upper - 1 - cell]
+            rows += self.update.assumptions
+            if extent is None or not all(certainly_empty([*rows, x]) for x in (cell - extent, -cell - 1)):
+                return None
+            extents.append(extent)
+        return None if len(chosen) == len(self.axes) else tuple(extents)
 
-    def copy_of(self, number: int, name: str, block: int) -> Buffer:
+    def copy_of(self, number: int, name: str) -> Buffer:
         read = self.update.inp.accesses[number]
         extents = self._extents(read)
         assert extents is not None
-        return Buffer(
-            name, self.update.buffer(read.buffer).type, (Affine.number(block), *extents), distinct=True
-        )
+        t = self.update.buffer(read.buffer).type
+        return Buffer(name, t, (Affine.number(self.block), *extents), distinct=True)
 
-    def _inside(self, now: Affine, start: Affine, block: int) -> Rows:
+    def _inside(self, now: Affine, start: Affine) -> Rows:
         """An iteration of the loop that lies in the block."""
-        return [now - start, start + block - 1 - now, self.loop.size.span - 1 - now]
+        return [now - start, start + self.block - 1 - now, self.loop.size.span - 1 - now]
 
-    def _in_rest(self, cell: Sequence[Affine], start: Affine, block: int) -> Rows:
+    def _in_rest(self, cell: Sequence[Affine], start: Affine) -> Rows:
         rows: Rows = []
         for c, axis in zip(cell, self.axes, strict=True):
-            lower, upper = axis.in_rest(self.loop.iterator, start, block)
+            lower, upper = axis.in_rest(self.loop.iterator, start, self.block)
             rows += [c - lower, upper - 1 - c]
         return rows
 
 
 def _waiting(
-    programs: Sequence[MdhProgram], number: int, loop: HostLoop, combination: Combination | None
+    programs: Sequence[MdhProgram], number: int, loop: HostLoop, block: int, combination: Combination | None
 ) -> _Waiting | None:
     """The form of an update: each cell ``x = x op e``, e of other operands."""
     p, t = programs[number], loop.iterator
@@ -272,7 +283,7 @@ def _waiting(
     for n in walk(element):
         if isinstance(n, Load) or n == Operand(own[0], n.type) or (isinstance(n, Var) and n.name in moving):
             return None
-    return _Waiting(programs, number, loop, axes, own[0], function, element)
+    return _Waiting(programs, number, loop, axes, own[0], function, element, block)
 
 
 def _combined(e: Expr, own: int) -> tuple[CombineFunction, Expr] | None:
@@ -309,7 +320,7 @@ def _axes(p: MdhProgram, store: Store, t: str) -> tuple[_Axis, ...] | None:
 
 
 def _in_parts(
-    programs: Sequence[MdhProgram], loop: HostLoop, combination: Combination | None
+    programs: Sequence[MdhProgram], loop: HostLoop, block: int, combination: Combination | None
 ) -> list[MdhProgram]:
     """The programs, updates before, at and behind the places that others touch in their range.
 
@@ -320,7 +331,7 @@ def _in_parts(
     """
     out: list[MdhProgram] = []
     for number, p in enumerate(programs):
-        waiting = _waiting(programs, number, loop, combination)
+        waiting = _waiting(programs, number, loop, block, combination)
         parts = [p]
         for k, axis in enumerate(() if waiting is None or not _apart(waiting) else waiting.axes):
             at = _place(programs, p.out.stores[0].buffer, k, axis, loop)
@@ -418,7 +429,7 @@ class _Blocked:
         for number in w.kept:
             name = fresh(f"{w.update.inp.accesses[number].buffer}_{self.old.iterator}", self.used)
             self.used.add(name)
-            copies[number] = w.copy_of(number, name, self.size)
+            copies[number] = w.copy_of(number, name)
         return copies
 
     def _until_the_end(self, p: MdhProgram) -> MdhProgram | None:

@@ -27,7 +27,7 @@ from lowering.rows_apart import rows_apart
 from lowering.skewed import skewed
 from lowering.sums_in_blocks import sums_in_blocks
 from mdh_core.combine import CombineFunction
-from mdh_core.expr import Expr, Operand
+from mdh_core.expr import Expr, Operand, ScalarType
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Step
 from mdh_lift import iterations
 
@@ -120,5 +120,9 @@ def combination(p: MdhProgram, value: Expr, cell: Operand) -> tuple[CombineFunct
     found = infer(value, cell, Rules(exact=True, functions={f.name: f for f in p.functions}))
     if not isinstance(found, Update):
         return None
-    extremum = found.function.name in ("min", "max") and p.fp != "exact"  # of floats, spelled in its own way
-    return (found.function, found.element) if found.function.exact or extremum else None
+    function, t = found.function, cell.type
+    if function.name in ("min", "max") and isinstance(t, ScalarType) and t.is_float:
+        allowed = p.fp != "exact"  # which of the values a NaN replaces depends on their grouping
+    else:
+        allowed = function.exact
+    return (function, found.element) if allowed else None

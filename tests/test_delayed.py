@@ -196,6 +196,30 @@ def test_spellings(name: str) -> None:
     assert check_meaning(nest, trials=20) > 5
 
 
+@pytest.mark.parametrize(
+    ("rows", "upper", "blocks"),
+    [("n", "m", False), ("n", "n + 1", False), ("m", "m", True), ("n", "n", True), ("n", "n - 1", True)],
+)
+def test_copies_have_place_for_every_row(rows: str, upper: str, blocks: bool) -> None:
+    """C does not ask how many rows an array has: there may be more than declared, in a copy there are not."""
+    loops = f"for (int k = 0; k < n; k++) for (int i = k + 1; i < {upper}; i++) for (int j = 0; j < n; j++)"
+    head = f"int n, int m, int A[{rows}][n], int B[n][n]"
+    nest = lifted(f"void f({head})\n{{\n#pragma mdh\n{loops} A[i][j] -= A[i][k] * B[k][j];\n}}\n")
+    assert nest.status == "lifted"
+    found = in_blocks(nest, 3)
+    assert (found is not None) == blocks
+    if found is not None:
+        assert check_meaning(found, trials=20) > 5
+
+
+@pytest.mark.parametrize(("element", "clause", "blocks"), [("double", "fp(exact)", False), ("double", "", True), ("int", "fp(exact)", True)])
+def test_exact_minima_of_floats_stay(element: str, clause: str, blocks: bool) -> None:
+    """Where a NaN is among them, the result depends on how they are grouped."""
+    text = f"void f(int n, {element} A[n][n])\n{{\n#pragma mdh {clause}\n{CLOSURE}\n}}\n"
+    nest = lifted(text)
+    assert nest.status == "lifted" and (in_blocks(nest, 3) is not None) == blocks
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators(name: str) -> None:
     nest = in_blocks(nest_of(f"{EACH} A[i][j] = {OPERATORS[name]};", "int"), 3)
