@@ -106,11 +106,11 @@ def _lifted_over_cells(nest: LoopNest) -> LiftedNest:
 
 def _lifted(source: LoopNest, body: Body) -> LiftedNest:
     nest = replace(source, body=Inwards().body(body))
-    with contextlib.suppress(Refusal):
-        nest = replace(nest, touched=touched_anyway(normalise(nest)))
     found: Stepped | None
     try:
-        found = Stepped(flat_programs(nest, normalise(nest)), (), ())
+        normal = normalise(nest)
+        nest = replace(nest, touched=touched_anyway(normal))
+        found = Stepped(flat_programs(nest, normal), (), ())
         if not found.steps:
             raise refuse(
                 "MDH211",

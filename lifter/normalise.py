@@ -160,12 +160,12 @@ def is_load_of(e: Expr, names: frozenset[str] | set[str]) -> bool:
 def touched_anyway(normal: NormalNest) -> frozenset[str]:
     """Arrays that are read under conditions, where the nest touches all those cells without one, too."""
     under: dict[str, set[Cells]] = {}
-    anyway: dict[str, list[Cells]] = {}
+    anyway: dict[str, dict[Cells, None]] = {}  # in the order of the text
     unknown: set[str] = set()
     for a in normal.accesses:
         index = tuple(p.affine for p in a.index if p.affine is not None)
         if not a.conditional:
-            anyway.setdefault(a.buffer, []).append((a.facts, index))
+            anyway.setdefault(a.buffer, {})[a.facts, index] = None
         elif len(index) == len(a.index):
             # where the condition does not hold, too
             everywhere = tuple(c for axis in a.axes for c in axis.domain)

@@ -187,8 +187,7 @@ def covered(
     outputs = [*(names[n] for n in used if n not in inner), *coordinates]
 
     def ask() -> bool:
-        first, *rest = (isl.Set(_text(rows, names, outputs)) for rows in systems)
-        left = first
+        left, *rest = (isl.Set(_text(rows, names, outputs)) for rows in systems)
         for one in rest:
             left = left.subtract(one)
         return bool(left.is_empty())

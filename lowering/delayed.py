@@ -98,16 +98,24 @@ def delayed(
         return None
     if assumes(programs, {loop.iterator}):
         return None
-    for parts in (programs, _in_parts(programs, loop, block, combination)):
-        updates: dict[int, _Waiting] = {}
-        for number in range(len(parts)):
-            waiting = _waiting(parts, number, loop, block, combination)
-            found = None if waiting is None else waiting.with_kept()
-            if found is not None:
-                updates[number] = found
-        if updates:
-            return _Blocked(loop, parts, updates, block, taken).made()
-    return None
+    updates = _updates(programs, loop, block, combination)
+    if not updates:
+        programs = _in_parts(programs, loop, block, combination)
+        updates = _updates(programs, loop, block, combination)
+    return _Blocked(loop, programs, updates, block, taken).made() if updates else None
+
+
+def _updates(
+    programs: Sequence[MdhProgram], loop: HostLoop, block: int, combination: Combination | None
+) -> dict[int, _Waiting]:
+    """Those that may wait, by number."""
+    found: dict[int, _Waiting] = {}
+    for number in range(len(programs)):
+        form = _waiting(programs, number, loop, block, combination)
+        waiting = None if form is None else form.with_kept()
+        if waiting is not None:
+            found[number] = waiting
+    return found
 
 
 @dataclass(frozen=True, slots=True)

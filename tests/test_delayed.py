@@ -47,7 +47,7 @@ CLOSURE = """for (int k = 0; k < n; k++)
     for (int i = 0; i < n; i++)
         for (int j = 0; j < n; j++)
             A[i][j] = A[i][k] + A[k][j] < A[i][j] ? A[i][k] + A[k][j] : A[i][j];"""
-# the column that is read becomes 0 in each iteration
+# the column that is read changes in its iteration
 COLUMN = """for (int k = 0; k < n; k++)
     for (int i = k + 1; i < n; i++)
         for (int j = 0; j < n; j++)
