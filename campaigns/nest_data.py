@@ -11,7 +11,7 @@ from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.run_nest import place
 from mdh_core.evaluate import Env, EvaluationError, Value, convert, evaluate_scalar, execute
-from mdh_core.expr import ScalarType
+from mdh_core.expr import If, ScalarType
 from mdh_core.interpreter import BufferValue, integers, row_major
 from mdh_lift.c_value import value as c_value
 
@@ -74,6 +74,9 @@ def watched_run(
 
 def run_loops(body: tuple[NestStmt, ...], env: Env) -> None:
     for s in body:
+        if isinstance(s, If):
+            run_loops(s.then if evaluate_scalar(s.cond, env) else s.other, env)  # type: ignore[arg-type]
+            continue
         if not isinstance(s, Loop):
             execute((s,), env)
             continue

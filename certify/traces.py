@@ -223,6 +223,10 @@ def run_source(nest: LoopNest, run: Run) -> dict[str, Traced]:
 
 def _loops(body: Sequence[NestStmt], env: Env) -> None:
     for s in body:
+        if isinstance(s, If):
+            env.budget.spend()
+            _loops(s.then if env.truth(s.cond) else s.other, env)  # type: ignore[arg-type] # loops in it
+            continue
         if not isinstance(s, Loop):
             env.run((s,))
             continue

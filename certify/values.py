@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import assert_never
 
 from certify.terms import Term, Terms, wrapped
 from mdh_core import evaluate as c
@@ -235,6 +236,8 @@ class Env:
                         self.run(s.body)
                 case Return(value=value):
                     raise _Returned(self.value(value))
+                case _:
+                    assert_never(s)
 
     def assign(self, target: Expr, x: Traced) -> None:
         match target:

@@ -20,6 +20,7 @@ from frontend_py.kinds import Array, Kind, Scalar
 from frontend_py.operators import Val
 from frontend_py.statements import RESERVED, Binding, Names, Out, Statements, Types, c_name
 from lifter.loop_nest import Loop, NestStmt, OuterScalar
+from lifter.trees import mentioned
 from mdh_core.diagnostics import refuse
 from mdh_core.expr import (
     BOOL,
@@ -46,7 +47,6 @@ from mdh_core.expr import (
     While,
     as_affine,
     map_children,
-    stmt_exprs,
     walk,
 )
 from mdh_core.ir import Buffer, Param
@@ -577,16 +577,7 @@ def _targets(body: Sequence[NestStmt | Out | Stmt]) -> list[Expr]:
 
 def _used(body: Sequence[NestStmt], buffers: Sequence[Buffer]) -> set[str]:
     """Names of variables that the nest or an extent mentions."""
-    out: set[str] = set()
-
-    def visit(statements: Sequence[NestStmt]) -> None:
-        for s in statements:
-            exprs = (s.lower, s.upper) if isinstance(s, Loop) else tuple(stmt_exprs((s,)))
-            out.update(n.name for e in exprs for n in walk(e) if isinstance(n, Var))
-            if isinstance(s, Loop):
-                visit(s.body)
-
-    visit(body)
+    out = mentioned(body)
     for buffer in buffers:
         for extent in buffer.extents:
             out.update(extent.names if extent is not None else ())

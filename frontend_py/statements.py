@@ -500,12 +500,9 @@ class Statements(Expressions):
     def _if(self, s: ast.If) -> list[Out]:
         cond = self.condition(s.test)
         then, other = self.scoped(s.body), self.scoped(s.orelse)
-        if any(isinstance(x, Loop) for x in [*then, *other]):
-            raise refuse(
-                "MDH211", "loop under a condition", self.file.head(s),
-                help="put the condition inside the innermost loop",
-            )  # fmt: skip
-        return [If(cond, plain(then), plain(other), self.span(s))] if then or other else []
+        if not (then or other):
+            return []
+        return [If(cond, tuple(then), tuple(other), self.span(s))]  # type: ignore[arg-type] # loops in it
 
     def while_loop(self, s: ast.While) -> list[Out]:
         cond = self.condition(s.test)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from lifter.decided import simplified
 from lifter.dependences import Order, Read, Write, meet, order, why_not_injective, why_refused
 from lifter.legality import why_not_well_defined
 from lifter.loop_nest import LoopNest
@@ -618,30 +619,6 @@ class _Builder:
         for a in {*read.axes, *write.axes}:
             rows += self.domain[a]
         return satisfiable([*self.normal.context, *rows])
-
-
-def simplified(e: Expr, facts: list[Constraint]) -> Expr:
-    """Without choices that the facts about iterators and parameters decide."""
-
-    def one(n: Expr) -> Expr | None:
-        if not isinstance(n, Select):
-            return None
-        exact = exact_facts(n.cond, lambda a: not satisfiable([*facts, Constraint(-a - 1)]))
-        if exact is None or any(isinstance(x, (Load, Operand)) for x in walk(n.cond)):
-            return None
-        if not satisfiable([*facts, *exact]):
-            return rewrite(n.other, one)
-        if all(not satisfiable([*facts, v]) for c in exact for v in violations(c)):
-            return rewrite(n.then, one)
-        return None
-
-    return rewrite(e, one)
-
-
-def violations(c: Constraint) -> tuple[Constraint, ...]:
-    """Constraints one of which holds where ``c`` does not."""
-    below = Constraint(-c.value - 1)
-    return (below, Constraint(c.value - 1)) if c.equality else (below,)
 
 
 def loads(e: Expr, guarded: bool) -> Iterable[tuple[Load, bool]]:

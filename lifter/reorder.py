@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product, takewhile
 
+from lifter.decided import decided
 from lifter.loop_nest import Loop, NestStmt
 from lifter.normalise import Axis, NormalNest, assigned_buffers, assigned_scalars
 from lifter.order import (
@@ -637,7 +638,7 @@ def split(loop: Loop, normal: NormalNest, names: Names) -> Body | None:
     if not at:
         return None
     out = _split((loop,), at, normal, names)
-    return None if out == (loop,) else out
+    return None if out == (loop,) else decided(out, normal.context)
 
 
 def _plane(written: Affine, read: Affine, axes: Sequence[Axis]) -> tuple[str, Affine] | None:
@@ -694,19 +695,18 @@ def _three(
     i: Expr = Var(s.iterator, s.type)
     i = i if s.type == INT64 else Cast(i, INT64)
     point = e if s.type == INT64 else Cast(e, s.type)
-    within = [Constraint(place), Constraint(axis.size.span - 1 - place)]
-    within += [c.substitute({axis.name: place}) for c in axis.constraints]
+    begun, left = Constraint(place), Constraint(axis.size.span - 1 - place)
+    within = [begun, left, *(c.substitute({axis.name: place}) for c in axis.constraints)]
     open_ = [c for c in within if satisfiable([*normal.context, Constraint(-c.value - 1)])]
     tests = [t for c in open_ if (t := _of_iterators(c.value, normal.axes)) is not None]
     if len(tests) < len(open_):
         return None
     whole = replace(s, body=inner)
-    if not open_:
-        first = replace(whole, upper=point)
-        last = replace(whole, lower=_offset(point, s.step, s.type))
-    else:
-        before, behind = ("<", ">") if s.step > 0 else (">", "<")
+    before, behind = ("<", ">") if s.step > 0 else (">", "<")
+    first, last = replace(whole, upper=point), replace(whole, lower=_offset(point, s.step, s.type))
+    if left in open_:  # the loop may end before
         first = replace(whole, body=tuple(Inwards().guarded(inner, Binary(before, i, e, INT32))))
+    if begun in open_:
         last = replace(whole, body=tuple(Inwards().guarded(inner, Binary(behind, i, e, INT32))))
     middle: Sequence[NestStmt] = map_tree(inner, lambda x: _at_once(x, {s.iterator: point}))
     for value in tests:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from lifter.loop_nest import Loop, NestStmt
 from lifter.normalise import assigned_buffers, assigned_scalars
+from lifter.places import zero
 from mdh_core.expr import (
     INT32,
     INT64,
@@ -24,6 +25,7 @@ from mdh_core.expr import (
     Load,
     RecordType,
     ScalarType,
+    Select,
     Stmt,
     Unary,
     Var,
@@ -221,7 +223,8 @@ class Inwards:
 
     before   if (c) { for j: S; }           after    for j: if (c) S;
 
-    A condition that the branch may change is computed first, into a variable of its own.
+    A condition that the branch may change is computed first, into a variable of its own.  A variable that is
+    declared under one is zero where it does not hold: what becomes an array of it is nowhere undefined.
     """
 
     count: int = 0
@@ -258,10 +261,12 @@ class Inwards:
             match s:
                 case Loop():
                     out.append(replace(s, body=tuple(self.guarded(s.body, cond))))
-                case Declare(name=name, type=t, value=value, span=span):
-                    out.append(replace(s, value=None))
-                    if value is not None:
-                        out.append(If(cond, (Assign(Var(name, t), value, span),), (), span))
+                case Declare(value=None | Const()):
+                    out.append(s)
+                case Declare(type=t, value=value) if value is not None:
+                    if isinstance(t, ScalarType) and value.type != t:
+                        value = Cast(value, t)
+                    out.append(replace(s, value=Select(cond, value, zero(t), t)))
                 case If() if has_loop(s):
                     for inner in self.condition(s):
                         out += self.guarded((inner,), cond)

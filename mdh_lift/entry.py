@@ -13,6 +13,7 @@ from emit.request import Kernel
 from emit.targets import OPENMP
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, LoopNest, NestStmt
+from lifter.trees import tree_exprs
 from lowering.machine import has_huge_pages
 from mdh_core.expr import (
     Assign,
@@ -184,15 +185,7 @@ def _record_types(nest: LoopNest) -> Iterator[RecordType]:
             if isinstance(t, RecordType):
                 yield t
         yield from _of_exprs(stmt_exprs(f.body))
-    yield from _of_exprs(_exprs(nest.body))
-
-
-def _exprs(body: Sequence[NestStmt | Stmt]) -> Iterator[Expr]:
-    for s in body:
-        if isinstance(s, Loop):
-            yield from _exprs(s.body)
-        else:
-            yield from stmt_exprs((s,))
+    yield from _of_exprs(tree_exprs(nest.body))
 
 
 def written(body: Sequence[NestStmt | Stmt]) -> set[str]:

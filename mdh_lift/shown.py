@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, NestStmt
+from lifter.trees import has_loop
 from lowering.lower import HistogramNest, Nest, Stage, lower
-from mdh_core.expr import Affine
+from mdh_core.expr import Affine, If
 from mdh_core.ir import MdhProgram
 from mdh_core.show import c_like, c_style, show, statements
 from mdh_lift.kernels import outline, plan
@@ -39,6 +40,13 @@ def _loops(body: Sequence[NestStmt], depth: int = 0) -> Iterator[str]:
             step = "" if s.step == 1 else f" step {s.step}"
             yield f"{indent}for {s.iterator} in [{c_like(s.lower)}, {c_like(s.upper)}){step}"
             yield from _loops(s.body, depth + 1)
+        elif isinstance(s, If) and has_loop(s):
+            yield f"{indent}if ({c_like(s.cond)}) {{"
+            yield from _loops(s.then, depth + 1)  # type: ignore[arg-type] # loops in it
+            if s.other:
+                yield indent + "} else {"
+                yield from _loops(s.other, depth + 1)  # type: ignore[arg-type]
+            yield indent + "}"
         else:
             yield from (indent + line for line in statements((s,), _C))
 

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, NestStmt
+from lifter.trees import loops_in, tree_exprs
 from mdh_core.combine import CombineFunction
 from mdh_core.expr import (
     Binary,
@@ -153,18 +154,9 @@ def _has(t: Type, kind: str) -> bool:
 
 def _expressions(lifted: LiftedNest) -> Iterator[Expr]:
     """All of the nest and of the functions that it calls, bounds of loops included."""
-    yield from _of_nest(lifted.nest.body)
+    yield from tree_exprs(lifted.nest.body)
     for f in lifted.nest.functions:
         yield from stmt_exprs(f.body)
-
-
-def _of_nest(body: Sequence[NestStmt | Stmt]) -> Iterator[Expr]:
-    for s in body:
-        if isinstance(s, Loop):
-            yield from (s.lower, s.upper)
-            yield from _of_nest(s.body)
-        else:
-            yield from stmt_exprs((s,))
 
 
 def _loops_on_data(body: Sequence[NestStmt | Stmt]) -> bool:
@@ -220,7 +212,7 @@ class _OverflowError(Exception):
 
 def _may_overflow(lifted: LiftedNest, expressions: Sequence[Expr]) -> bool:
     """Whether signed arithmetic on data has no meaning in C for some values of the types."""
-    known = {p.name for p in lifted.nest.params} | set(_iterators(lifted.nest.body))
+    known = {p.name for p in lifted.nest.params} | {x.iterator for x in loops_in(lifted.nest.body)}
     functions = {f.name for f in lifted.nest.functions}
     if any(op.function is not None and op.function.promised for p in lifted.programs for op in p.hom.combine):
         return True
@@ -230,13 +222,6 @@ def _may_overflow(lifted: LiftedNest, expressions: Sequence[Expr]) -> bool:
     except _OverflowError:
         return True
     return False
-
-
-def _iterators(body: Sequence[NestStmt]) -> Iterator[str]:
-    for s in body:
-        if isinstance(s, Loop):
-            yield s.iterator
-            yield from _iterators(s.body)
 
 
 def _limits(t: ScalarType) -> Range:

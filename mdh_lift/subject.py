@@ -10,8 +10,9 @@ from emit.c_text import affine_text, c_type
 from emit.host_text import leaves
 from frontend_c.preprocess import CompileCommand, preprocess
 from lifter.lift import LiftedNest
-from lifter.loop_nest import Loop, LoopNest, NestStmt
+from lifter.loop_nest import Loop, LoopNest
 from lifter.polyhedral import bounds
+from lifter.trees import loops_in, tree_exprs
 from mdh_core.expr import (
     Affine,
     Assign,
@@ -22,11 +23,9 @@ from mdh_core.expr import (
     If,
     Load,
     ScalarType,
-    Stmt,
     Type,
     Var,
     While,
-    stmt_exprs,
     variables,
     walk,
 )
@@ -121,7 +120,7 @@ def _arguments(lifted: LiftedNest) -> list[Arg]:
     final = {f.name: f.type for f in lifted.iterators_final}
     arguments += [IteratorArg(name, c_type(t), t) for name, t in final.items()]
     known = {a.name for a in arguments}
-    loops = _loops(nest.body)
+    loops = list(loops_in(nest.body))
     observed = {x.source_name or x.iterator for x in loops if x.observed}
     for loop in loops:
         name = loop.source_name or loop.iterator
@@ -133,14 +132,6 @@ def _arguments(lifted: LiftedNest) -> list[Arg]:
 
 def _value_type(text: str) -> str:
     return " ".join(word for word in text.split() if word not in ("const", "register", "static"))
-
-
-def _loops(body: Sequence[NestStmt]) -> list[Loop]:
-    found: list[Loop] = []
-    for s in body:
-        if isinstance(s, Loop):
-            found += [s, *_loops(s.body)]
-    return found
 
 
 def _stored(target: Expr) -> str:
@@ -480,8 +471,8 @@ def data_style(lifted: LiftedNest) -> str:
     recurrences = [t for f in functions if not f.commutative for t in f.types]
     if "*" in names or any(isinstance(t, ScalarType) and t.kind == "int" for t in recurrences):
         return "product"
-    given = {p.name for p in lifted.nest.params} | {x.iterator for x in _loops(lifted.nest.body)}
-    if any(_divides(e, given) for e in _expressions(lifted.nest.body)):
+    given = {p.name for p in lifted.nest.params} | {x.iterator for x in loops_in(lifted.nest.body)}
+    if any(_divides(e, given) for e in tree_exprs(lifted.nest.body)):
         return "dominant"
     written = _written(lifted.nest)
     integers = [b for b in lifted.nest.buffers if b.name in written and _is_integer(b.type)]
@@ -511,12 +502,6 @@ def _is_computed(e: Expr, given: set[str]) -> bool:
     return any(isinstance(n, Load) or (isinstance(n, Var) and n.name not in given) for n in walk(e))
 
 
-def _expressions(body: Sequence[NestStmt | Stmt]) -> Iterator[Expr]:
-    for s in body:
-        if isinstance(s, Loop):
-            yield from _expressions(s.body)
-        else:
-            yield from stmt_exprs((s,))
 
 
 MOST_WORK = _WORK

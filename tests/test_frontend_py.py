@@ -115,6 +115,8 @@ BODIES = {
     "count truths": "s += x[i] > 0; y[i] = s",
     "if, elif, else": "if x[i] > 0.5:\n            t = 1.0\n        elif x[i] > 0:\n            t = x[i]\n        else:\n"
     "            t = 0\n        d[i] = t",
+    "loop under a condition": "if x[i] > 0:\n            t = 0.5\n            for j in range(3):\n                t += j * x[i]\n"
+    "            d[i] = t\n        else:\n            for j in range(i):\n                d[i] += e[j]",
     "while": "c = 0\n        v = abs(d[i])\n        while v > 0.1 and c < 20:\n            v /= 2\n            c += 1\n"
     "        m[i] = c",
     "local function": "m[i] = helper(k[i], i)",
@@ -351,7 +353,6 @@ REFUSED = {
     "not range": ("for v in x:\n        pass", "MDH210", "x"),
     "step": ("for i in range(0, n, k[0]):\n        x[i] = 0", "MDH210", "k[0]"),
     "float bound": ("for i in range(x[0]):\n        x[i] = 0", "MDH210", "x[0]"),
-    "loop under a condition": (LOOP + "if n > 3:\n            for j in range(n):\n                x[j] = i", "MDH211", "if"),
     "type not declared": (LOOP + "x[i] = z", "MDH216", "z"),
     "unknown name": (LOOP + "x[i] = undefined", "MDH006", "undefined"),
     "slice": (LOOP + "x[i] = x[1:2]", "MDH006", "1:2"),

@@ -15,7 +15,7 @@ from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.run_nest import run_nest
 from mdh_core.evaluate import Env, EvaluationError, evaluate_scalar
-from mdh_core.expr import Expr, RecordType, ScalarType
+from mdh_core.expr import Expr, If, RecordType, ScalarType
 from mdh_core.interpreter import BufferValue, run_steps
 from mdh_lift.entry import Slot
 from mdh_lift.python.bounds import Walker, leaves_arrays, reach
@@ -142,6 +142,8 @@ def _points(nest: LoopNest, params: Mapping[str, int]) -> int | None:
     def count(body: tuple[NestStmt, ...]) -> int:
         total = 1
         for s in body:
+            if isinstance(s, If):
+                total += count(s.then) + count(s.other)  # type: ignore[arg-type] # loops in it
             if isinstance(s, Loop):
                 lower, upper = walker.interval(walker.known(s.lower)), walker.interval(walker.known(s.upper))
                 if lower is None or upper is None:
