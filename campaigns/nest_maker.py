@@ -54,7 +54,8 @@ FAMILIES = (
 def random_nest(seed: int) -> Nest:
     """The nest of a seed; the same one in every process."""
     for attempt in range(1000):
-        maker = Maker(random.Random(seed * 1000 + attempt))
+        number = seed * 1000 + attempt
+        maker = Maker(random.Random(number), random.Random(f"conditions {number}"))
         try:
             return finished(maker.nest())
         except Unbounded:
@@ -74,8 +75,9 @@ def finished(nest: Nest) -> Nest:
 
 
 class Maker:
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
+    def __init__(self, rng: random.Random, apart: random.Random) -> None:
+        """``apart``: decides where loops stand under conditions."""
+        self.rng, self.apart = rng, apart
         self.types = rng.choice(FAMILIES)
         self.type = self.types[0]
         self.arrays: dict[str, Array] = {}
@@ -258,16 +260,25 @@ class Maker:
                 out += self.idiom(frame, scope)
             return tuple(out)
         if self.clean and frame.loops:
-            return (self.loop_in(frame, depth, scope),)
+            return (self.chosen(frame, self.loop_in(frame, depth, scope), scope),)
         if frame.loops and self.chance(0.3):
             return self.accumulate_inside(frame, depth, scope)
         for n in range(self.rng.choices([1, 2, 3], [76, 20, 4])[0]):
             if self.chance(0.22):
                 out += self.idiom(frame, scope)
-            out.append(self.loop_in(frame, depth if n == 0 else min(depth, 2), scope))
+            inner = self.loop_in(frame, depth if n == 0 else min(depth, 2), scope)
+            out.append(self.chosen(frame, inner, scope))
         if self.chance(0.22):
             out += self.idiom(frame, scope)
         return tuple(out)
+
+    def chosen(self, frame: Frame, loop: For, scope: list[str]) -> Stmt:
+        """The loop, now and then under a condition."""
+        if not frame.loops or self.apart.random() > 0.1:
+            return loop
+        self.features.add("loop under a condition")
+        test = self.condition(frame, scope)
+        return When(test, (), (loop,)) if self.apart.random() < 0.2 else When(test, (loop,))
 
     def loop_in(self, frame: Frame, depth: int, scope: list[str]) -> For:
         head = self.head(frame)

@@ -467,7 +467,7 @@ def points(nest: Nest, sizes: Mapping[str, int], most: int) -> int:
                     if left <= 0:
                         return 0
             elif isinstance(s, When):
-                left -= len(s.then) + len(s.other)
+                left = count(s.other, count(s.then, left))
         return left
 
     return most - count(nest.body, most)

@@ -135,15 +135,19 @@ def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]], inside: bool = False) 
     lows: list[_End] = []
     highs: list[_End] = []
     for leaf, loops in placed:
-        if all(x.name != b.name for x in leaf.buffers):
+        mine = next((x for x in leaf.buffers if x.name == b.name), None)
+        if mine is None:
             continue
-        strides = raw_strides(b)
+        if mine.rank == b.rank:
+            mine = b
+        # else a statement that stayed has a flat array's cells by one index, a program by several
+        strides = raw_strides(mine)
         dims = {d.name: d.size for d in leaf.hom.dims} if isinstance(leaf, MdhProgram) else {}
         boxed = isinstance(leaf, MdhProgram) and not leaf.hom.domain and not loops
         for index, rows, always in dict.fromkeys(_indices(leaf, loops, b.name)):
             for positive, ends in ((False, lows), (True, highs)):
                 at, terms = [], []
-                for a, extent, stride in zip(index, b.extents, strides, strict=True):
+                for a, extent, stride in zip(index, mine.extents, strides, strict=True):
                     if a is None and extent is None:
                         return None
                     if a is not None:
@@ -188,6 +192,8 @@ def _outermost(ends: list[_End], upper: bool) -> list[_End]:
 
 
 def _within(e: _End, other: _End, upper: bool) -> bool:
+    if len(e.at) != len(other.at):
+        return False
     beyond = [(y - x) * (1 if upper else -1) for x, y in zip(e.at, other.at, strict=True)]
     return all(x.is_constant and x.const >= 0 for x in beyond)
 

@@ -48,16 +48,36 @@ def check_names(nest: LoopNest) -> None:
     for c in d.combine_ops:
         if c.iterator and c.iterator not in iterators:
             raise _unknown(nest, "combine_ops", c.iterator, "iterator", sorted(iterators))
-    params = {p.name for p in nest.params if isinstance(p.type, ScalarType) and p.type.is_integer}
+    known = _size_names(nest)
     for sizes in d.sizes:
         for name, _ in sizes:
-            if name not in params:
-                raise _unknown(nest, "sizes", name, "size", sorted(params))
+            if name not in known:
+                raise _unknown(nest, "sizes", name, "size", sorted(known))
     buffers = {b.name for b in nest.buffers}
     for group in d.noalias:
         for name in group:
             if name not in buffers:
                 raise _unknown(nest, "noalias", name, "buffer", sorted(buffers))
+
+
+_PLACE = re.compile(r"[A-Za-z_]\w*(?:(?:->|\.)[A-Za-z_]\w*)*", re.ASCII)
+_TYPES = frozenset(["char", "short", "int", "long", "signed", "unsigned", "size_t", "sizeof"])
+
+
+def _size_names(nest: LoopNest) -> set[str]:
+    """Names that a ``sizes`` clause may give values: of parameters, and of what others are computed from.
+
+    A member goes by its names with underscores: ``m_rows`` for ``m->rows``.
+    """
+    found: set[str] = set()
+    for p in nest.params:
+        if not (isinstance(p.type, ScalarType) and p.type.is_integer):
+            continue
+        if not p.value or _PLACE.fullmatch(p.value.lstrip("*")):
+            found.add(p.name)
+        else:
+            found |= {re.sub(r"\W+", "_", x) for x in _PLACE.findall(p.value)} - _TYPES
+    return found
 
 
 def _whole(clauses: Sequence[OpClause]) -> Span:

@@ -26,6 +26,7 @@ _USUAL_EXTENTS = {1: 1 << 23, 2: 2048, 3: 512, 4: 96, 5: 40}
 _MANY_DIMENSIONS = 16
 _MOST_POINTS = 1 << 27
 _NO_EXTENT = 64  # of a parameter that is no size
+_PLACE = 3  # of one that says where in an array, or in a loop's range, the nest begins
 
 
 def is_derived(p: Param) -> bool:
@@ -85,23 +86,47 @@ def sizes_of(lifted: LiftedNest) -> dict[str, int]:
 
 
 def _sizes_with(lifted: LiftedNest, extent: int) -> dict[str, int]:
-    shaping = shaping_of(lifted)
+    sizes, places = extents_and_places(lifted)
     clause = dict(lifted.nest.directive.sizes[0]) if lifted.nest.directive.sizes else {}
     values = {}
     for name, param in variables_of(lifted).items():
         if isinstance(param.type, ScalarType) and param.type.is_integer:
-            is_size = param.name in shaping or is_derived(param)
-            values[name] = clause.get(name, extent if is_size else _NO_EXTENT)
+            usual = extent if name in sizes else _PLACE if name in places else _NO_EXTENT
+            values[name] = clause.get(name, usual)
     return values
+
+
+def extents_and_places(lifted: LiftedNest) -> tuple[set[str], set[str]]:
+    """Variables that say how long loops or arrays are, and others that say where in them the nest begins.
+
+    ``for (i = lo; i < hi; i++) x[p * n + i]``: hi and n; lo and p.
+    """
+    lengths: list[Affine] = [d.size.span for p in lifted.programs for d in p.hom.dims]
+    lengths += [x.size.span for _, loops in leaves(lifted.program) for x in loops]
+    for b in (*lifted.nest.buffers, *(b for leaf, _ in leaves(lifted.program) for b in leaf.buffers)):
+        lengths += [e for e in (*b.extents, *(b.strides or ())) if e is not None]
+    grow = {name for a in lengths for name, c in a.terms if c > 0}
+    placing = {name for a in lengths for name, c in a.terms if c < 0} | shaping_of(lifted)
+    params = {p.name: p for p in lifted.nest.params}
+    places = places_of(lifted)
+
+    def variables(names: set[str]) -> set[str]:
+        found: set[str] = set()
+        for p in (params[n] for n in names & params.keys()):
+            if is_derived(p):
+                found |= {places[x] for x in names_in(p.value) if x in places}
+            else:
+                found.add(_variable(p))
+        return found
+
+    sizes = variables(grow)
+    return sizes, variables(placing) - sizes
 
 
 def all_stated(lifted: LiftedNest, sizes: Mapping[str, int] | None = None) -> bool:
     """Whether somebody named every size: the caller, or the directive's first ``sizes`` clause."""
     named = sizes or dict((*lifted.nest.directive.sizes, ())[0])
-    shaping = shaping_of(lifted)
-    return bool(named) and all(
-        name in named for name, p in variables_of(lifted).items() if p.name in shaping or is_derived(p)
-    )
+    return bool(named) and all(name in named for name in extents_and_places(lifted)[0])
 
 
 def shaping_of(lifted: LiftedNest) -> set[str]:

@@ -34,7 +34,7 @@ from mdh_core.source import SourceFile
 from mdh_lift import iterations, uses
 from mdh_lift.c_value import NotAnInteger
 from mdh_lift.held import held_by_roots
-from mdh_lift.nest_sizes import is_derived, parameter_values, variables_of
+from mdh_lift.nest_sizes import extents_and_places, is_derived, parameter_values, variables_of
 from mdh_lift.source_uses import source_uses
 from tuning.harness import Arg, ArrayArg, IndexData, IteratorArg, OuterScalarArg, ScalarArg, Sizes, Subject
 
@@ -384,6 +384,9 @@ def _index_data(lifted: LiftedNest, sizes: Sizes, counts: Mapping[str, int]) -> 
 
 # --------------------------------------------------------------------------- sizes to try
 
+_FEWEST = 16  # rows or columns that an array is left with of which only one is touched
+_FEW_BYTES, _BYTES_PER_POINT = 1 << 29, 128  # arrays that are longer than that for their work are shortened
+
 
 def size_ranges(lifted: LiftedNest) -> dict[str, tuple[int, int]]:
     """Inclusive bounds of every integer variable, for the ladder of sizes."""
@@ -396,40 +399,64 @@ def size_ranges(lifted: LiftedNest) -> dict[str, tuple[int, int]]:
 
 
 def repaired(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
-    """The sizes, with leading dimensions enlarged until all accesses are inside; None if that fails."""
-    placed = iterations.placed(lifted.program)
-    spans = {n for p, loops in placed for size in iterations.all_sizes(p, loops) for n in size.span.names}
-    free = [name for name, p in variables_of(lifted).items() if p.name not in spans]
+    """The sizes, with leading dimensions enlarged, and places where the nest begins nearer to the arrays'
+    beginnings, until all accesses are inside; None if that fails."""
+    spans = _spans(lifted)
+    _, begin = extents_and_places(lifted)
+    free = [name for name, p in variables_of(lifted).items() if p.name not in spans and name not in begin]
     tried = {name: int(v) for name, v in sizes.items()}
     for _ in range(5):
         if element_counts(lifted, tried) is not None:
             return tried
-        tried = {name: 2 * v + 8 if name in free else v for name, v in tried.items()}
+        tried = {n: 2 * v + 8 if n in free else v // 2 if n in begin else v for n, v in tried.items()}
     return None
 
 
-def fitting(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
-    """The sizes, repaired; or smaller ones, where arrays have fixed extents.
+def _spans(lifted: LiftedNest) -> set[str]:
+    """Parameters that say how long loops are."""
+    placed = iterations.placed(lifted.program)
+    return {n for p, loops in placed for size in iterations.all_sizes(p, loops) for n in size.span.names}
 
-    All are halved until the accesses are inside of the arrays, then one after the other is enlarged as far as
-    it may be, up to what it was.  None if that fails.
+
+def fitting(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
+    """The sizes, repaired; or smaller ones, where arrays have fixed extents, or much of them is not touched.
+
+    First extents along which no loop goes are halved, as the column's length of ``x[j * m + 3]``, then all
+    are, until the accesses are inside of the arrays; then one after the other is enlarged as far as it may
+    be, up to what it was.  None if that fails.
     """
     wanted = {name: int(v) for name, v in sizes.items()}
+    spans = _spans(lifted)
+    others = [name for name, p in variables_of(lifted).items() if p.name not in spans and name in wanted]
     tried = wanted
-    while repaired(lifted, tried) is None:
+    while _fitted(lifted, tried) is None and any(tried[name] > _FEWEST for name in others):
+        tried |= {name: max(_FEWEST, tried[name] // 2) for name in others if tried[name] > _FEWEST}
+    if _fitted(lifted, tried) is None:
+        tried = wanted
+    while _fitted(lifted, tried) is None:
         if all(v <= 1 for v in tried.values()):
             return None
         tried = {name: max(1, v // 2) if v > 1 else v for name, v in tried.items()}
-    for name in wanted:
+    for name in (*(n for n in wanted if n not in others), *others):
         low, beyond = tried[name], wanted[name] + 1  # the one fits, the other does not or is not wanted
         while low + 1 < beyond:
             middle = (low + beyond) // 2
-            if repaired(lifted, {**tried, name: middle}) is None:
+            if _fitted(lifted, {**tried, name: middle}) is None:
                 beyond = middle
             else:
                 low = middle
         tried = {**tried, name: low}
-    return repaired(lifted, tried)
+    return _fitted(lifted, tried)
+
+
+def _fitted(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
+    """The sizes, repaired, unless arrays are long of which little is touched."""
+    found = repaired(lifted, sizes)
+    if found is None:
+        return None
+    bytes_of = {b.name: b.type.size for b in lifted.nest.buffers}
+    taken = sum(n * bytes_of[name] for name, n in (element_counts(lifted, found) or {}).items())
+    return found if taken <= max(_FEW_BYTES, _BYTES_PER_POINT * work(lifted, found)) else None
 
 
 def work(lifted: LiftedNest, sizes: Sizes) -> float:

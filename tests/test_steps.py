@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from emit.c_text import c_type
+from emit.guards_text import reach_of
 from emit.host_text import leaves, tightest
 from emit.render import emit_openmp
 from emit.request import Kernel, KernelRequest
@@ -427,6 +428,19 @@ def test_overlap_is_tested_over_all_iterations(tmp_path: Path) -> None:
     assert head == "kernel"
     answer = run_kernel(case, kernel, tmp_path, main=main)
     assert answer == [int(abs(d) >= 5) for d in range(-7, 8)]
+
+
+def test_an_array_may_have_one_index_here_and_two_there() -> None:
+    """What a flat array's cells reach counts from where they are met: by rows, or one after the other."""
+    head = "int n, int m, int *a, const int *b"
+    (rows,) = programs(head, "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++) a[i * m + j] = b[j];")
+    (flat,) = programs(head, "for (int i = 0; i < n; i++) a[i + 3] = b[i];")
+    assert (rows.buffer("a").rank, flat.buffer("a").rank) == (2, 1)
+    for first, second in ((rows, flat), (flat, rows)):
+        ends = reach_of(first.buffer("a"), [(first, ()), (second, ())])
+        assert ends is not None
+        lows, highs = ({eval(t, {}, {"n": 5, "m": 4, "i_size": 5, "j_size": 4}) for t in texts} for texts in ends)
+        assert lows == {0, 3} and highs == {4 * 4 + 3, 4 + 3}
 
 
 def test_size_of_another_step_is_rounded_up_in_guards(tmp_path: Path) -> None:
