@@ -268,9 +268,10 @@ def _check(reader: Expressions, node: Node, test: _Test, step: int) -> None:
     changed = sorted(named & moving)
     if changed:
         what = f"bound depends on `{changed[0]}`, which the loop changes"
-        raise refuse(
-            "MDH202", what, reader.span(test.bound), help="copy the bound into a variable before the nest"
-        )
+        advice = "if its first value is meant, copy that into a variable before the loop"
+        if changed[0] in {name for n in heads for name in assigned_names(n)}:
+            advice = f"let the loop run to a bound that stays, and compute `{changed[0]}` from `{test.name}`"
+        raise refuse("MDH202", what, reader.span(test.bound), help=advice)
 
 
 def _redeclares(node: Node, name: str) -> bool:

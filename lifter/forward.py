@@ -9,6 +9,9 @@ such temporaries.  Shown right: the copy takes the value of each cell from the s
 store is what the programs before it store, of which cells that it does not take are left out.  Nothing from
 the first of these programs to the copy may touch the array otherwise, and nothing else read the temporary.
 Cells of ``ps`` dimensions are left out at the end only, where nothing depends on them.
+
+``without_unread`` leaves out what fills temporaries that nothing reads afterwards: the last value of a
+variable that two branches compute, once it went on to an array.
 """
 
 from __future__ import annotations
@@ -27,6 +30,34 @@ def forwarded(steps: Sequence[Step], temporaries: Sequence[Buffer]) -> tuple[Ste
         found = _without(out, t) if t.rank else None
         out = out if found is None else found
     return out
+
+
+def without_unread(steps: Sequence[Step], temporaries: Sequence[Buffer]) -> tuple[Step, ...]:
+    """The steps without programs that only fill temporaries which no step reads afterwards."""
+    return _needed(steps, {b.name for b in temporaries}, frozenset())
+
+
+def _needed(steps: Sequence[Step], own: set[str], after: frozenset[str]) -> tuple[Step, ...]:
+    """``after``: what is read behind the steps, or in another iteration of the loop around them."""
+    out: list[Step] = []
+    for s in reversed(steps):
+        if isinstance(s, HostLoop):
+            s = replace(s, body=_needed(s.body, own, after | _read(s)))
+            if not s.body:
+                continue
+        elif isinstance(s, MdhProgram):
+            stored = {x.buffer for x in s.out.stores}
+            if stored <= own and not stored & after:
+                continue
+        after |= _read(s)
+        out.append(s)
+    return tuple(reversed(out))
+
+
+def _read(s: Step) -> frozenset[str]:
+    if isinstance(s, HostLoop):
+        return frozenset().union(*map(_read, s.body))
+    return frozenset(read_buffers(s) if isinstance(s, MdhProgram) else (b.name for b in s.buffers))
 
 
 @dataclass(frozen=True, slots=True)

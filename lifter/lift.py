@@ -17,7 +17,7 @@ from itertools import combinations
 from lifter.absorb import absorbed
 from lifter.clauses import check_names, check_programs, fusion_note, steps_note
 from lifter.flat import flat_programs
-from lifter.forward import forwarded
+from lifter.forward import forwarded, without_unread
 from lifter.fusion import Fusion, fusions
 from lifter.index_values import with_index_values
 from lifter.loop_nest import Loop, LoopNest, NestStmt
@@ -124,7 +124,7 @@ def _lifted(source: LoopNest, body: Body) -> LiftedNest:
             raise refusal from None
     else:
         check_overlap(nest, tuple(programs_of(found.steps)))
-    steps = forwarded(found.steps, found.temporaries)
+    steps = without_unread(forwarded(found.steps, found.temporaries), found.temporaries)
     touching = () if steps == tuple(found.steps) else tuple(found.steps)
     found = replace(found, steps=with_index_values(reread(absorbed(steps))))
     every = tuple(programs_of(found.steps))

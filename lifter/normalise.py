@@ -525,14 +525,16 @@ class _Walker:
                 f"bound of the loop over `{name}` changes while the nest runs",
                 loop.span,
                 label=f"`{moving[0]}` is assigned inside the nest",
-                help="compute the bound before the nest",
+                help=f"compute the bound before the nest, or {_WHOLE_RANGE}",
             )
-        if any(isinstance(n, Load) for n in walk(e)):
+        read = [n for n in walk(e) if isinstance(n, Load)]
+        if read:
+            stays = not any(n.buffer in self.written or variables(n) & self.axes.keys() for n in read)
             raise refuse(
                 "MDH202",
                 f"bound of the loop over `{name}` is read from memory",
                 loop.span,
-                help="copy the bound into a variable before the nest",
+                help="copy the bound into a variable before the nest" if stays else _WHOLE_RANGE,
             )
         a = as_affine(e)
         if a is None:
@@ -544,7 +546,7 @@ class _Walker:
                 f"bound of the loop over `{name}` changes while the nest runs",
                 loop.span,
                 label=f"`{unknown[0]}` is computed inside the nest",
-                help="compute the bound before the nest",
+                help=f"compute the bound before the nest, or {_WHOLE_RANGE}",
             )
         return a
 
@@ -759,6 +761,7 @@ def _python_affine(e: ast.expr, names: set[str]) -> Affine | None:
     return None
 
 
+_WHOLE_RANGE = "loop over the whole range and guard the body with an `if`"
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
@@ -791,13 +794,13 @@ def exact_facts(cond: Expr, known: NonNegative) -> list[Constraint] | None:
             return exact_facts(a, known)
         case Unary(op="!", a=Binary(op="||", a=a, b=b)):
             return exact_facts(Binary("&&", Unary("!", a, INT32), Unary("!", b, INT32), INT32), known)
-        case Unary(op="!", a=Binary(op=op, a=a, b=b)) if op in _NEGATED and op != "==":
+        case Unary(op="!", a=Binary(op=op, a=a, b=b)) if op in _NEGATED:
             return _compared(_NEGATED[op], a, b, known)
         case Cast(a=a, type=t):
             return exact_facts(a, known) if t.is_integer and is_condition(a) else None
         case Binary(op="!=", a=a, b=Const(value=0)) if is_condition(a) or _is_not(a):
             return exact_facts(a, known)
-        case Binary(op=op, a=a, b=b) if op in _NEGATED and op != "!=":
+        case Binary(op=op, a=a, b=b) if op in _NEGATED:
             return _compared(op, a, b, known)
     return None
 
@@ -808,7 +811,12 @@ def _is_not(e: Expr) -> bool:
 
 def _compared(op: str, a: Expr, b: Expr, known: NonNegative) -> list[Constraint] | None:
     x, y = strictly_affine(a, known), strictly_affine(b, known)
-    return None if x is None or y is None else _relation(op, x, y)
+    if x is None or y is None:
+        return None
+    if op == "!=":  # it is the one or the other, where it is known which of them is not less
+        larger = next((d for d in (x - y, y - x) if known(d)), None)
+        return None if larger is None else [Constraint(larger - 1)]
+    return _relation(op, x, y)
 
 
 def strictly_affine(e: Expr, known: NonNegative) -> Affine | None:

@@ -470,6 +470,8 @@ def _arithmetic(value: Expr, a: Expr, rules: Rules) -> Found:
         if linear is not None:
             return linear
     if len(mine) != 1 or not _is_accumulator(terms[mine[0]][1], a, wide):
+        if len(mine) == 1 and isinstance(_bare(terms[mine[0]][1]), Select):
+            return WhyNot("its old value is replaced under a condition before it is combined")
         return WhyNot(
             f"it does not have the form `x = x {core.op} e` with an `e` that does not depend on `x`"
         )
@@ -484,6 +486,10 @@ def _arithmetic(value: Expr, a: Expr, rules: Rules) -> Found:
     function = scalar_operator(op, t)
     assert function is not None
     return Update(function, cast(_combined(rest, op, wide), t))
+
+
+def _bare(e: Expr) -> Expr:
+    return _bare(e.a) if isinstance(e, Cast) else e
 
 
 def _linear(

@@ -31,6 +31,7 @@ from lifter.order import (
     shared,
     why_not_reorder,
 )
+from lifter.places import zero
 from lifter.polyhedral import satisfiable
 from lifter.segments import Reference
 from lifter.trees import (
@@ -162,7 +163,9 @@ def expand(
         names.append((name, new))
         buffers.append(Buffer(new, t, tuple(e for e in extents if e is not None), distinct=True))
         cell = Load(new, tuple(_position(x, a) for x, a in zip(common, axes, strict=True)), t)
-        body = _as_cell(body, name, cell)
+        # where conditions decide whether it gets a value, its cells begin with one, so that all are defined
+        partly = name in exposed(_as_cell(common[-1].body, name, Var(name, t), None))
+        body = _as_cell(body, name, cell, zero(t) if partly else None)
     if not buffers:
         return None
     (out,) = body
@@ -522,13 +525,16 @@ def _declared_by(s: NestStmt) -> set[str]:
     return {s.name} if isinstance(s, Declare) else set()
 
 
-def _as_cell(body: Sequence[NestStmt], name: str, cell: Load) -> Body:
+def _as_cell(body: Sequence[NestStmt], name: str, cell: Load | Var, start: Expr | None) -> Body:
+    """A variable's place is a cell; ``start``: what this begins with where no value is declared."""
+
     def one(s: NestStmt | Stmt) -> list[NestStmt]:
         match s:
             case Loop(body=inner):
                 return [replace(s, body=tuple(t for x in inner for t in one(x)))]
             case Declare(name=n, value=value, span=span) if n == name:
-                return [] if value is None else [Assign(cell, value, span)]
+                first = start if value is None else value
+                return [] if first is None else [Assign(cell, first, span)]
             case _:
                 return [] if isinstance(s, Return) else [s]
 

@@ -466,8 +466,8 @@ def improvement(
 ) -> Improvement:
     plan, options = work.plan, work.options
     if result.problem is not None:
-        raise Refusal(_problem(result.problem))
-    findings = [*told, *(Finding(d, work.report.source) for d in result.diagnostics)]
+        raise Refusal(_at(work, _problem(result.problem)))
+    findings = [*told, *(Finding(_at(work, d), work.report.source) for d in result.diagnostics)]
     wrong = [e.outcome for e in result.wrong]
     if wrong:
         notes = (_CONTRACTION,) if plan.lifted.nest.directive.fp == "exact" else ()
@@ -597,6 +597,13 @@ def verdict_on(work: Work, winner: Winner, stage: str) -> list[Finding]:
         f" (95 % interval {taken.ratio.low:.2f} to {taken.ratio.high:.2f}); {least:g} x is asked for"
     )
     return [_about(work, "MDH603", headline)]
+
+
+def _at(work: Work, d: Diagnostic) -> Diagnostic:
+    """With the nest's place where it has none."""
+    if d.span:
+        return d
+    return replace(d, file=work.report.source.path, span=work.report.source.line_span(work.nest.line))
 
 
 def _about(

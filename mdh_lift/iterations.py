@@ -12,7 +12,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from emit.host_text import Leaf, Loops, leaves
+from mdh_core.expr import Binary, Declare, If, Stmt, While
 from mdh_core.ir import HostLoop, MdhProgram, Sequential, Size, Step
+from mdh_lift.uses import interval
 
 _SAMPLES = 4  # iterations of a loop that are looked at
 
@@ -83,7 +85,8 @@ def runs(steps: Sequence[Step], params: Mapping[str, int]) -> tuple[float, ...]:
 
 
 def points(steps: Sequence[Step], params: Mapping[str, int]) -> float:
-    """Points of all programs in all iterations, about; a sequential part counts as one."""
+    """Points of all programs in all iterations, about, with loops inside of scalar functions and of parts
+    that stay sequential."""
     return sum(
         _over_iterations(loops, dict(params), functools.partial(_points, leaf))
         for leaf, loops in leaves(steps)
@@ -98,7 +101,38 @@ def works(steps: Sequence[Step], params: Mapping[str, int]) -> tuple[float, ...]
 
 
 def _points(leaf: Leaf, env: dict[str, int]) -> float:
-    return float(math.prod(leaf.sizes(env).values())) if isinstance(leaf, MdhProgram) else 1.0
+    ranges = {name: (n, n) for name, n in env.items()}
+    if isinstance(leaf, Sequential):
+        return _repeated(leaf.body, ranges)
+    sizes = leaf.sizes(env)
+    ranges |= {name: (0, n - 1) for name, n in sizes.items()}
+    points = float(math.prod(sizes.values()))
+    return points * _repeated(leaf.hom.scalar.body, ranges) if points else 0.0
+
+
+def _repeated(body: Sequence[Stmt], ranges: dict[str, tuple[int, int]]) -> float:
+    """How often the innermost loops of statements run, about; those whose ends are not known count as once.
+
+    ``ranges``: of what the ends of loops depend on.  Loops count from a variable's first value to a bound.
+    """
+    most, known = 1.0, dict(ranges)
+    for s in body:
+        match s:
+            case Declare(name=name, value=value) if value is not None:
+                if (found := interval(value, known)) is not None:
+                    known[name] = found
+            case If(then=then, other=other):
+                most = max(most, _repeated(then, known), _repeated(other, known))
+            case While(cond=cond, body=inner):
+                trips = 1.0
+                if isinstance(cond, Binary) and cond.op in ("<", "<=", ">", ">="):
+                    ends = interval(cond.a, known), interval(cond.b, known)
+                    if ends[0] is not None and ends[1] is not None:
+                        trips = max(1.0, abs(sum(ends[1]) - sum(ends[0])) / 2)
+                most = max(most, trips * _repeated(inner, known))
+            case _:
+                pass
+    return most
 
 
 def _over_iterations(

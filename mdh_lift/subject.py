@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from emit.c_text import affine_text, c_type
-from emit.host_text import leaves
+from emit.host_text import Leaf, Loops, leaves
 from frontend_c.preprocess import CompileCommand, preprocess
 from lifter.lift import LiftedNest
 from lifter.loop_nest import Loop, LoopNest
@@ -29,7 +29,7 @@ from mdh_core.expr import (
     variables,
     walk,
 )
-from mdh_core.ir import Buffer, MdhProgram
+from mdh_core.ir import Buffer, MdhProgram, Sequential
 from mdh_core.source import SourceFile
 from mdh_lift import iterations, uses
 from mdh_lift.c_value import NotAnInteger
@@ -39,6 +39,7 @@ from mdh_lift.source_uses import source_uses
 from tuning.harness import Arg, ArrayArg, IndexData, IteratorArg, OuterScalarArg, ScalarArg, Sizes, Subject
 
 _LARGE = 1 << 20  # a size that every size variable may have
+_CELLS = 1 << 22  # at most, of an array that statements index in a way of which no more is known
 _PER_ITERATION = 4  # elements of an array that is indexed by data
 _WORK = 4e6  # points of one comparison, at most
 _LARGE_WORK = 2e7  # of one with large arrays
@@ -279,6 +280,8 @@ def _needed(lifted: LiftedNest, params: Mapping[str, int]) -> dict[str, int] | N
                 limit = declared[t]
                 if high is None:  # data: enough for each iteration to find some of its own
                     high = _PER_ITERATION * max(iterations.extents(leaf, loops, params)) - 1
+                    if isinstance(leaf, Sequential):  # loops of its own are not among these
+                        high = max(high, min(_CELLS, math.prod(max(1, v) for v in params.values())) - 1)
                 if use.conditional and limit is not None:
                     high = min(high, limit.evaluate(dict(params)) - 1)
                 extents[use.buffer][t] = max(extents[use.buffer][t], high + 1)
@@ -359,13 +362,27 @@ def _diagonals(lifted: LiftedNest, sizes: Sizes) -> dict[str, int]:
     return {name: step for name, step in found.items() if name in known and step > 0}
 
 
+def _ranges(leaf: Leaf, loops: Loops, params: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """The first and last values of dimensions and iterators; nothing where one of them never takes any."""
+    dims = [(d.name, d.size) for d in leaf.hom.dims] if isinstance(leaf, MdhProgram) else []
+    counted = [*((x.iterator, x.size) for x in loops), *dims]
+    numbers = {name: Affine.number(v) for name, v in params.items()}
+    points = tuple(c.substitute(numbers) for name, size in counted for c in uses.counts(name, size))
+    try:
+        found = bounds(points, tuple(Affine.of(name) for name, _ in counted))
+    except ArithmeticError:
+        return {}
+    return dict(zip((name for name, _ in counted), found or (), strict=False))
+
+
 def _index_data(lifted: LiftedNest, sizes: Sizes, counts: Mapping[str, int]) -> dict[str, IndexData]:
     """What the values of arrays must be like that are used as indices."""
     params = parameter_values(lifted, sizes)
     known = {b.name for b in lifted.nest.buffers}
     found: dict[str, IndexData] = {}
-    for leaf, _ in leaves(lifted.program):
+    for leaf, loops in leaves(lifted.program):
         buffers = {b.name: b for b in leaf.buffers}
+        ranges = {name: (value, value) for name, value in params.items()} | _ranges(leaf, loops, params)
         for use in uses.data_indices(leaf):
             extents = buffers[use.buffer].extents
             extent, inner = extents[use.position], [e.evaluate(params) for e in extents[1:] if e is not None]
@@ -373,8 +390,7 @@ def _index_data(lifted: LiftedNest, sizes: Sizes, counts: Mapping[str, int]) -> 
                 n = extent.evaluate(params)
             else:
                 n = counts.get(use.buffer, 1) // max(1, math.prod(inner))
-            numbers = {name: (value, value) for name, value in params.items()}
-            first, below = use.range_of_sources(n, numbers)
+            first, below = use.range_of_sources(n, ranges)
             for name in use.sources & known:
                 before = found.get(name, IndexData(below, first=first))
                 ascending, start = before.ascending or name in use.running, max(first, before.first)

@@ -57,10 +57,10 @@ class Use:
 
 def iterations(loops: Loops) -> Points:
     """All values of the iterators."""
-    return tuple(c for x in loops for c in _counts(x.iterator, x.size))
+    return tuple(c for x in loops for c in counts(x.iterator, x.size))
 
 
-def _counts(name: str, size: Size) -> Points:
+def counts(name: str, size: Size) -> Points:
     """``0 <= name < ceil(span / step)``."""
     i = Affine.of(name)
     return (Constraint(i), Constraint(size.span - 1 - i * size.step))
@@ -79,7 +79,7 @@ def uses(leaf: Leaf, loops: Loops) -> Iterator[Use]:
 
 
 def _of_program(p: MdhProgram, outer: Points, known: set[str]) -> Iterator[Use]:
-    every = (*outer, *(c for d in p.hom.dims for c in _counts(d.name, d.size)), *p.hom.domain)
+    every = (*outer, *(c for d in p.hom.dims for c in counts(d.name, d.size)), *p.hom.domain)
     names = known | {d.name for d in p.hom.dims}
     for a in p.inp.accesses:
         yield Use(a.buffer, a.index, every, a.conditional)
@@ -123,7 +123,7 @@ def _positions(p: MdhProgram, s: Store) -> Points:
     for d, op in zip(p.hom.dims, p.hom.combine, strict=True):
         if op.kind == "pw" or (op.kind == "ps" and d.name in s.at_last and d.name not in mentioned):
             continue  # an empty scan stores its initial value as its last
-        found += _counts(d.name, d.size)
+        found += counts(d.name, d.size)
         if d.name in s.at_last:
             found.append(Constraint(Affine.of(d.name, d.size.step) + d.size.step - d.size.span))
     reduced = {d.name for d in p.hom.dims_of("pw")}

@@ -489,3 +489,27 @@ void f(int n, int m, int *x, int a, int b)
     rests = [exposed(loop.body[k:]) for k in range(len(loop.body) + 1)]
     assert exposed_from(loop.body) == rests
     assert rests[0] >= {"a", "s", "b"} and "a" in rests[-3] and "a" not in rests[-2]
+
+
+BOUNDS = {
+    "for (int i = 0, j = n - 1; i < j; i++, j--) a[i] += a[j];": "compute `j` from `i`",
+    "for (int i = 0; i < n; i++) { a[i] = 0; if (i > 3) n = 7; }": "copy that into a variable before the loop",
+    "for (int i = 0; i < n; i++) for (int c = 9; c >= w[i]; c--) a[c] += 1;": "guard the body with an `if`",
+    "for (int i = 0; i < n; i++) for (int c = 0; c < a[0]; c++) a[i] += w[c];": "guard the body with an `if`",
+    "for (int i = 0; i < w[0]; i++) a[i] *= 2;": "copy the bound into a variable before the nest",
+}
+
+
+@pytest.mark.parametrize("loop", BOUNDS)
+def test_help_for_bounds_that_change(loop):
+    """What is advised can be done without another meaning."""
+    text = f"void f(int n, int *restrict a, const int *restrict w)\n{{\n#pragma mdh\n{loop}\n}}\n"
+    result = read(SourceFile("t.c", text.encode()), CompileCommand())
+    found = [d for r in result.refused for d in r.diagnostics] or list(lift(result.nests[0]).diagnostics)
+    assert found[0].code == "MDH202" and BOUNDS[loop] in found[0].help, found
+
+
+def test_a_sum_that_a_condition_resets_says_so():
+    body = "for (int i = 0; i < n; i++) { if (w[i]) s = 0; s += w[i]; a[i] = s; }"
+    nest = lifted(f"void f(int n, int *a, const int *w)\n{{\nint s = 0;\n#pragma mdh\n{body}\n}}\n")
+    assert nest.status == "refused" and "replaced under a condition" in nest.diagnostics[0].label

@@ -75,6 +75,7 @@ _STYLES = {
     "dominant": ("dominant", "dominant"),
 }
 _ENOUGH_SECONDS = 12.0  # of one set of comparisons; a nest of fixed, large sizes allows no more than a few
+_PART_THAT_FAILS = 3  # up to a third of the cases may have sizes at which the original fails
 EXACT_DATA = {"sum": "exact", "product": "exact_product", "positive": "positive", "dominant": "dominant"}
 
 
@@ -347,6 +348,8 @@ def verify(
     ``plain``: a library with the original compiled without optimisation (``Workbench.build_plain``).
     ``enough``: after so many seconds no further case begins (0: a part of ``seconds``); what is left out is
     noted.  Where the original itself fails on a division, the cases are repeated with data that has no zero.
+    Sizes at which it fails in any case, as ``x[n - 1]`` does at ``n = 0``, mean nothing: they are left out
+    and noted, up to a part of all cases.
     """
     wall = seconds or bench.limits.run_seconds
     enough = enough or 0.6 * wall
@@ -355,18 +358,33 @@ def verify(
     if summary.outcome.kind == ORIGINAL_FAILED and "SIGFPE" in summary.outcome.reason:
         cases = [replace(c, data="positive") for c in cases]
         summary = run(cases)
-    number = summary.outcome.data.get("case", -1)
-    if summary.outcome.kind != ORIGINAL_FAILED or summary.cases == 0 or not 0 <= number < len(cases):
-        return summary
-    alone = run([cases[number]])
-    slow = summary.outcome.data.get("how") == TIMED_OUT
-    if slow and alone.outcome.data.get("seconds", 0.0) >= _seconds_of_last_phase(summary.outcome) / 2:
-        note = f"{cases[number].describe()} and what would have followed: the original is slow"
-        return replace(summary, outcome=Outcome(OK), notes=(*summary.notes, note))
-    if alone.outcome.kind == ORIGINAL_FAILED:
-        return summary
-    reason = f"the original failed after the candidate had run: {summary.outcome.reason}"
-    return replace(summary, outcome=Outcome(CRASHED, reason, summary.outcome.data))
+    before: VerifySummary | None = None
+    left, failing = list(cases), 0
+    while True:
+        number = summary.outcome.data.get("case", -1)
+        so_far = summary if before is None else before.joined(summary)
+        if summary.outcome.kind != ORIGINAL_FAILED or not 0 <= number < len(left):
+            return so_far
+        case = left[number]
+        alone = run([case])
+        slow = summary.outcome.data.get("how") == TIMED_OUT
+        if slow and alone.outcome.data.get("seconds", 0.0) >= _seconds_of_last_phase(summary.outcome) / 2:
+            if so_far.cases == 0:
+                return so_far
+            note = f"{case.describe()} and what would have followed: the original is slow"
+            return replace(so_far, outcome=Outcome(OK), notes=(*so_far.notes, note))
+        if alone.outcome.kind != ORIGINAL_FAILED:
+            reason = f"the original failed after the candidate had run: {summary.outcome.reason}"
+            return replace(so_far, outcome=Outcome(CRASHED, reason, summary.outcome.data))
+        rest = [c for c in left[number + 1 :] if c.sizes != case.sizes]
+        failing += len(left) - number - len(rest)
+        if failing > len(cases) / _PART_THAT_FAILS or not (rest or so_far.cases):
+            return so_far
+        note = f"{_size_text(case.sizes)}: {summary.outcome.reason.split(';')[0]}"
+        before = replace(so_far, outcome=Outcome(OK), notes=(*so_far.notes, note))
+        if not rest:
+            return before
+        left, summary = rest, run(rest)
 
 
 def _seconds_of_last_phase(outcome: Outcome) -> float:
@@ -396,6 +414,7 @@ def _verify_once(
     left = next((line["left_out"] for line in ended.data.get("lines", ()) if "left_out" in line), 0)
     spent = ended.data.get("seconds", 0.0)
     outcome = _first_failure(subject, cases, results, ended)
+    results = [line for line in results if not line["original_damaged"]]
     return VerifySummary(
         outcome if not outcome.ok else replace(outcome, data={"seconds": spent}),
         cases=len(results),
@@ -427,8 +446,11 @@ def _left_out(cases: Sequence[Case], spent: float) -> str:
 
 
 def _distinct_sizes(cases: Sequence[Case], results: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    used = (cases[line["verify"]].sizes for line in results)
-    return tuple(dict.fromkeys(",".join(f"{n}={v}" for n, v in sorted(s.items())) for s in used))
+    return tuple(dict.fromkeys(_size_text(cases[line["verify"]].sizes) for line in results))
+
+
+def _size_text(sizes: Mapping[str, int | float]) -> str:
+    return ",".join(f"{n}={v}" for n, v in sorted(sizes.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -537,8 +559,9 @@ def _first_failure(
     for line in results:
         case = cases[line["verify"]]
         if line["original_damaged"]:
-            reason = f"the original writes outside of {line['original_damaged']}; {case.describe()}"
-            return Outcome(ORIGINAL_FAILED, reason, {"array": line["original_damaged"]})
+            array = line["original_damaged"]
+            reason = f"the original writes outside of {array}; {case.describe()}"
+            return Outcome(ORIGINAL_FAILED, reason, {"array": array, "case": line["verify"]})
         if line["damaged"]:
             reason = f"write outside of {line['damaged']}; {case.describe()}"
             return Outcome(WRONG_RESULT, reason, {"array": line["damaged"]})

@@ -1,0 +1,138 @@
+"""Nests that need data, sizes or places of a certain kind to be run by themselves: verified as a user would."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lifter.lift import LiftedNest
+from mdh_core.expr import Affine
+from mdh_core.ir import programs_of
+from mdh_lift import iterations
+from tests.lifting import check_meaning, lifted
+
+ROOT = Path(__file__).resolve().parents[1]
+
+NESTS = {
+    # what is looked up is a row of a table whose rows have d elements
+    "rows": """void rows(int n, int d, const int *restrict label, const float *restrict x, float *restrict y) {
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        for (int t = 0; t < d; t++) y[i * d + t] = x[label[i] * d + t];
+}""",
+    "sums": """void sums(int n, int d, int k, const float *restrict x, const int *restrict label, float sum[k * d]) {
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        int b = label[i];
+        for (int t = 0; t < d; t++) sum[b * d + t] += x[i * d + t];
+    }
+}""",
+    # which row is computed, and there is one only where there are some: k = 0 means nothing
+    "nearest": """void nearest(int n, int d, int k, const float *restrict x, int *restrict label, float sum[k * d]) {
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        float best = 1e30f;
+        int at = 0;
+        for (int c = 0; c < k; c++) {
+            float s = x[i * d] * c;
+            if (s < best) { best = s; at = c; }
+        }
+        label[i] = at;
+        for (int t = 0; t < d; t++) sum[at * d + t] += x[i * d + t];
+    }
+}""",
+    # a table with ends: at m = 0 the original reads in front of it; its loop counts as work
+    "table": """void table(int n, int m, const double *restrict xs, const double *restrict q, double *restrict out) {
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        double r = 0;
+        if (q[i] > xs[m - 1]) r = 1;
+        else
+            for (int k = 0; k < m; k++)
+                if (xs[k] <= q[i]) r = xs[k] * 0.5;
+        out[i] = r;
+    }
+}""",
+    "chosen": """void chosen(int n, int mode, const double *restrict a, double *restrict o) {
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        double s;
+        if (mode) { s = 1; for (int j = 0; j < 4; j++) s *= a[i * 4 + j]; }
+        else { s = 0; for (int j = 0; j < 4; j++) s += a[i * 4 + j]; }
+        o[i] = s;
+    }
+}""",
+    "borders": """void borders(int n, int m, const int *restrict s, int *restrict d) {
+#pragma mdh
+    for (int i = 0; i <= n; i++)
+        for (int j = 0; j <= m; j++) {
+            if (i == 0) d[i * (m + 1) + j] = j;
+            else if (j == 0) d[i * (m + 1) + j] = i;
+            else d[i * (m + 1) + j] = d[(i - 1) * (m + 1) + j - 1] + s[i];
+        }
+}""",
+}
+
+
+@pytest.fixture(scope="module")
+def verified(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("nests")
+    (folder / "k.c").write_text("\n".join(NESTS.values()) + "\n")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_WAIT_POLICY": "passive"}
+    command = [sys.executable, "-m", "mdh_lift", "verify", "k.c", "--format", "json"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {n["name"].split("::")[1]: n for n in json.loads(done.stdout)["nests"]}
+
+
+@pytest.mark.parametrize("name", NESTS)
+def test_verified(verified: dict[str, Any], name: str) -> None:
+    found = verified[name]
+    assert found["verification"]["cases"] >= 40 and found["certificate"]["holds"], found
+    assert len(found["verification"]["sizes"]) >= 15, found["verification"]["sizes"]
+
+
+def test_sizes_at_which_the_original_fails_are_told(verified: dict[str, Any]) -> None:
+    found = verified["nearest"]["verification"]
+    told = [note for note in found["notes"] if "the original" in note]
+    assert told and all(note.startswith("d=") and "k=0," in note for note in told), found["notes"]
+    left_out = {note.split(": ")[0] for note in told}
+    assert not left_out & set(found["sizes"])
+
+
+# --------------------------------------------------------------------------- the parts of it
+
+
+def nest_of(name: str) -> LiftedNest:
+    found = lifted(NESTS[name])
+    assert found.program, found.diagnostics
+    return found
+
+
+def test_loops_of_scalar_functions_are_work() -> None:
+    nest = nest_of("table")
+    assert iterations.points(nest.program, {"n": 10, "m": 1}) == 10
+    assert iterations.points(nest.program, {"n": 10, "m": 50}) == 500
+    assert iterations.points(nest.program, {"n": 0, "m": 50}) == 0
+
+
+def test_an_index_behind_a_border_is_taken_apart_as_it_is_meant() -> None:
+    nest = nest_of("borders")
+    i, j = Affine.of("i"), Affine.of("j")
+    (p,) = programs_of(nest.program)
+    assert {a.index for a in p.inp.accesses if a.buffer == "d"} == {(i - 1, j - 1)}
+    assert check_meaning(nest, trials=4) > 2
+
+
+def test_a_variable_that_branches_set_is_defined_everywhere() -> None:
+    nest = nest_of("chosen")
+    assert check_meaning(nest, trials=4) > 2
+    names = {b.name for b in nest.temporaries}
+    first, last = nest.programs  # none that fills the temporary once more, for nobody
+    assert [s.buffer for s in last.out.stores] == ["o"] and names and not any(a.buffer in names for a in first.inp.accesses)
