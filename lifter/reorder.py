@@ -710,9 +710,12 @@ def _three(
     whole = replace(s, body=inner)
     before, behind = ("<", ">") if s.step > 0 else (">", "<")
     first, last = replace(whole, upper=point), replace(whole, lower=_offset(point, s.step, s.type))
-    if left in open_:  # the loop may end before
+    # the loop may end before the place, or begin behind it; the size alone is that of a box
+    bounds = [c for c in axis.constraints if c.substitute({axis.name: place}) in open_]
+    ways = [c.value.coefficient(axis.name) for c in bounds]
+    if left in open_ or any(way <= 0 for way in ways):
         first = replace(whole, body=tuple(Inwards().guarded(inner, Binary(before, i, e, INT32))))
-    if begun in open_:
+    if begun in open_ or any(way >= 0 for way in ways):
         last = replace(whole, body=tuple(Inwards().guarded(inner, Binary(behind, i, e, INT32))))
     middle: Sequence[NestStmt] = map_tree(inner, lambda x: _at_once(x, {s.iterator: point}))
     for value in tests:

@@ -205,6 +205,25 @@ def test_split_loops_lose_the_guards_that_named_the_place(text: str, left: int) 
     assert check_meaning(nest) > 4
 
 
+TRIANGLES = {
+    "up to another iterator": "for (int i = 0; i <= k; i++) for (int j = 0; j <= i; j++) a[i][j] += a[i][k];",
+    "from another iterator": "for (int i = k; i < n; i++) for (int j = i; j < n; j++) a[i][j] += a[i][k];",
+    "product": "for (int i = 0; i < n; i++) for (int j = 0; j <= i; j++) a[i][j] -= a[i][k] * a[k][j];",
+    "downwards": "for (int i = k; i >= 0; i--) for (int j = 0; j < i + 1; j++) a[i][j] += a[i][k];",
+    "short": "for (short i = k; i >= 0; i--) for (int j = 0; j < i + 1; j++) a[i][j] += a[i][k];",
+    "both": "for (int i = 0; i < n; i++) for (int j = i; j < (n < k + 3 ? n : k + 3); j++) a[i][j] += a[i][k];",
+}
+
+
+@pytest.mark.parametrize("name", TRIANGLES)
+def test_a_split_loop_keeps_bounds_that_other_iterators_give(name: str) -> None:
+    body = f"#pragma mdh\nfor (int k = 0; k < n; k++) {TRIANGLES[name]}"
+    nest = lifted(f"void f(int n, int a[n][n])\n{{\n{body}\n}}\n")
+    assert nest.status in ("lifted", "refused")
+    if nest.status == "lifted":
+        assert check_meaning(nest) > 4
+
+
 def test_random_guards() -> None:
     rng, split = random.Random(11), 0
     for _ in range(40):
@@ -213,8 +232,8 @@ def test_random_guards() -> None:
         cond = rng.choice((compare[0], compare[1], f"{compare[0]} && {compare[1]}", f"{compare[0]} || {compare[1]}"))
         cond = rng.choice((cond, f"!({cond})"))
         loops = [
-            f"for (int {x} = {rng.choice(('0', '0', 'k', '1'))}; {x} < {rng.choice(('n', 'n', 'm'))}; {x}++)"
-            for x in "ij"
+            f"for (int {x} = {rng.choice(('0', '0', 'k', '1', *more))}; {x} < {rng.choice(('n', 'n', 'm', *more))}; {x}++)"
+            for x, more in (("i", ()), ("j", ("i", "i + 1")))
         ]
         read = rng.choice((f"a[i][{place}] * a[{place}][j]", f"a[{place}][j]", f"a[i][{place}] + x[j]", "a[i][k]"))
         text = f"""void f(int n, int m, int a[9][9], int x[9]) {{

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -21,9 +22,9 @@ from tests.lifting import lifted
 from tuning import harness, runner, verify
 from tuning.harness import ArrayArg, Candidate, IndexData, OuterScalarArg, ScalarArg, Subject
 from tuning.measure import run_bench
-from tuning.runner import Limits, Workbench
+from tuning.runner import OK, Limits, Outcome, Workbench
 from tuning.toolchain import Toolchain, plain_flags
-from tuning.verify import SPECIAL_VALUES, Specials, Thorough
+from tuning.verify import SPECIAL_VALUES, Case, Specials, Thorough, VerifySummary
 
 ROOT = Path(__file__).parent.parent
 
@@ -527,3 +528,63 @@ def test_the_first_comparison_is_made_however_slow(bench: Workbench) -> None:
     program = bench.build(SLOW, loop("y[i] = i;")).data["program"]
     found = verify.verify(bench, SLOW, program, [verify.Case({"n": 5})], enough=1e-3)
     assert found.cases == 1 and found.outcome.kind == runner.WRONG_RESULT
+
+
+# --------------------------------------------------------------------------- sizes at which the original fails
+
+
+class FakeBench:
+    """Answers as the test program does: what is wrong at sizes, everything else is right."""
+
+    limits = SimpleNamespace(run_seconds=60.0)
+
+    def __init__(self, wrong: dict[int, dict[str, object]]) -> None:
+        self.wrong = wrong
+
+    def run(self, program: str, cases: list[str], **_: object) -> Outcome:
+        counts = dict.fromkeys(("mismatches", "undetermined", "differs", "inexact", "error", "bound"), 0)
+        counts |= dict.fromkeys(("max_abs", "max_rel", "max_ulp"), 0.0)
+        place = {"array": "y", "field": "", "index": 3, "got": 1, "expected": 2}
+        lines = []
+        for number, n in (map(int, text.split()) for text in cases):
+            about = {"damaged": "", "original_damaged": "", **counts, **place, **self.wrong.get(n, {})}
+            lines.append({"verify": number, "handled": 1, **about})
+            if n in self.wrong:
+                break
+        return Outcome(OK, "", {"lines": lines, "seconds": 0.1})
+
+
+def with_failures(
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...], wrong: dict[int, dict[str, object]]
+) -> VerifySummary:
+    def text(number: int, _: str, __: object, sizes: dict[str, int], ___: object) -> str | None:
+        return f"{number} {sizes['n']}" if sizes["n"] < 100 else None
+
+    monkeypatch.setattr(verify, "case_text", text)
+    cases = [Case({"n": n}, data, 1, 1, False) for n in sizes for data in ("exact", "real")]
+    return verify.verify(FakeBench(wrong), None, "program", cases)  # type: ignore[arg-type]
+
+
+OWN = {"original_damaged": "y"}
+
+
+def test_sizes_at_which_the_original_fails_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = with_failures(monkeypatch, (1, 2, 17, 3, 5, 7, 11), {17: OWN})
+    assert found.outcome.ok and found.cases == 12 and "n=17" not in found.sizes
+    assert found.notes == ("n=17: the original writes outside of y",)
+    last = with_failures(monkeypatch, (1, 2, 3, 5, 7, 11, 17, 200), {17: OWN})
+    assert last.outcome.ok and (last.cases, last.skipped) == (12, 2)
+
+
+def test_an_original_that_fails_often_is_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = with_failures(monkeypatch, (1, 2, 17, 3, 18, 19), {17: OWN, 18: OWN, 19: OWN})
+    assert found.outcome.kind == "original_failed"
+    assert with_failures(monkeypatch, (17,), {17: OWN}).outcome.kind == "original_failed"
+
+
+def test_what_a_candidate_does_behind_such_a_size_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for wrong in ({"damaged": "y"}, {"mismatches": 2}):
+        found = with_failures(monkeypatch, (1, 17, 2, 3, 5, 7), {17: OWN, 5: wrong})
+        assert found.outcome.kind == "wrong_result" and "n=5" in found.outcome.reason
+
+
