@@ -41,6 +41,7 @@ from lifter.trees import (
     exposed,
     has_loop,
     leaves,
+    loops_in,
     map_tree,
     mentioned,
     select,
@@ -643,7 +644,8 @@ def split(loop: Loop, normal: NormalNest, names: Names) -> Body | None:
                             at.setdefault(*plane)
     if not at:
         return None
-    out = _split((loop,), at, normal, names)
+    types = {x.iterator: x.type for x in loops_in((loop,))}
+    out = _split((loop,), at, normal, names, types)
     return None if out == (loop,) else decided(out, normal.context)
 
 
@@ -660,17 +662,24 @@ def _plane(written: Affine, read: Affine, axes: Sequence[Axis]) -> tuple[str, Af
     return used[0], (read - rest) * c
 
 
-def _split(body: Sequence[NestStmt], at: dict[str, Affine], normal: NormalNest, names: Names) -> Body:
+def _split(
+    body: Sequence[NestStmt],
+    at: dict[str, Affine],
+    normal: NormalNest,
+    names: Names,
+    types: dict[str, ScalarType],
+) -> Body:
+    """``types``: of the iterators."""
     out: list[NestStmt] = []
     for s in body:
         if not isinstance(s, Loop):
             out.append(s)
             continue
-        inner = _split(s.body, at, normal, names)
+        inner = _split(s.body, at, normal, names, types)
         place = at.get(s.iterator)
         pieces = None
         if place is not None and abs(s.step) == 1:
-            pieces = _three(s, inner, place, normal, names)
+            pieces = _three(s, inner, place, normal, names, types)
         out += [replace(s, body=inner)] if pieces is None else pieces
     return tuple(out)
 
@@ -690,14 +699,14 @@ def _of_iterators(a: Affine, axes: Mapping[str, Axis]) -> Affine | None:
 
 
 def _three(
-    s: Loop, inner: Body, place: Affine, normal: NormalNest, names: Names
+    s: Loop, inner: Body, place: Affine, normal: NormalNest, names: Names, types: dict[str, ScalarType]
 ) -> list[NestStmt] | None:
     """The iterations before ``place`` (of the axis), at it, and behind it."""
     axis = normal.axes[s.iterator]
     value = _of_iterators(axis.lower + place * axis.step, normal.axes)  # of the iterator, at the plane
     if value is None:
         return None
-    e = affine_expr(value)
+    e = affine_expr(value, types)
     i: Expr = Var(s.iterator, s.type)
     i = i if s.type == INT64 else Cast(i, INT64)
     point = e if s.type == INT64 else Cast(e, s.type)
@@ -713,13 +722,14 @@ def _three(
     # the loop may end before the place, or begin behind it; the size alone is that of a box
     bounds = [c for c in axis.constraints if c.substitute({axis.name: place}) in open_]
     ways = [c.value.coefficient(axis.name) for c in bounds]
-    if left in open_ or any(way <= 0 for way in ways):
+    wraps = bool(open_) and not s.type.is_signed  # a place outside of the range may be below zero
+    if wraps or left in open_ or any(way <= 0 for way in ways):
         first = replace(whole, body=tuple(Inwards().guarded(inner, Binary(before, i, e, INT32))))
-    if begun in open_ or any(way >= 0 for way in ways):
+    if wraps or begun in open_ or any(way >= 0 for way in ways):
         last = replace(whole, body=tuple(Inwards().guarded(inner, Binary(behind, i, e, INT32))))
     middle: Sequence[NestStmt] = map_tree(inner, lambda x: _at_once(x, {s.iterator: point}))
     for value in tests:
-        middle = Inwards().guarded(middle, Binary(">=", affine_expr(value), Const(0, INT64), INT32))
+        middle = Inwards().guarded(middle, Binary(">=", affine_expr(value, types), Const(0, INT64), INT32))
     return [*names.fresh((first,)), *names.fresh(middle), *names.fresh((last,))]
 
 

@@ -280,7 +280,7 @@ def _needed(lifted: LiftedNest, params: Mapping[str, int]) -> dict[str, int] | N
                 limit = declared[t]
                 if high is None:  # data: enough for each iteration to find some of its own
                     high = _PER_ITERATION * max(iterations.extents(leaf, loops, params)) - 1
-                    if isinstance(leaf, Sequential):  # loops of its own are not among these
+                    if isinstance(leaf, Sequential) and buffers[use.buffer].rank == 1:  # its own loops too
                         high = max(high, min(_CELLS, math.prod(max(1, v) for v in params.values())) - 1)
                 if use.conditional and limit is not None:
                     high = min(high, limit.evaluate(dict(params)) - 1)
@@ -543,8 +543,6 @@ def _divides(e: Expr, given: set[str]) -> bool:
 
 def _is_computed(e: Expr, given: set[str]) -> bool:
     return any(isinstance(n, Load) or (isinstance(n, Var) and n.name not in given) for n in walk(e))
-
-
 
 
 MOST_WORK = _WORK

@@ -211,6 +211,7 @@ TRIANGLES = {
     "product": "for (int i = 0; i < n; i++) for (int j = 0; j <= i; j++) a[i][j] -= a[i][k] * a[k][j];",
     "downwards": "for (int i = k; i >= 0; i--) for (int j = 0; j < i + 1; j++) a[i][j] += a[i][k];",
     "short": "for (short i = k; i >= 0; i--) for (int j = 0; j < i + 1; j++) a[i][j] += a[i][k];",
+    "bytes": "for (unsigned char i = 0; i < k; i++) for (long j = 1; j <= i; j++) a[i][j] -= a[i][k - 1] * a[k - 1][j];",
     "both": "for (int i = 0; i < n; i++) for (int j = i; j < (n < k + 3 ? n : k + 3); j++) a[i][j] += a[i][k];",
 }
 
