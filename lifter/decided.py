@@ -24,7 +24,6 @@ from lifter.trees import Body, mentioned
 from mdh_core.expr import (
     INT32,
     Affine,
-    Assign,
     Binary,
     Cast,
     Const,
@@ -67,10 +66,8 @@ def _decided(body: Sequence[NestStmt], facts: Facts) -> Body:
                     out.append(replace(s, cond=simplified(cond, facts), then=yes, other=no))  # type: ignore[arg-type]
             case While(body=inner):
                 out.append(replace(s, body=_decided(inner, facts)))  # type: ignore[arg-type]
-            case Assign() | Declare():
-                out += map_stmts((s,), lambda e: simplified(e, facts))  # type: ignore[arg-type]
             case _:
-                out.append(s)
+                out += map_stmts((s,), lambda e: simplified(e, facts))  # type: ignore[arg-type]
     return tuple(out)
 
 
@@ -134,13 +131,9 @@ def _not(a: bool | None) -> bool | None:
 
 
 def _holds(c: Constraint, facts: Facts) -> bool:
-    return all(not satisfiable([*facts, v]) for v in violations(c))
-
-
-def violations(c: Constraint) -> tuple[Constraint, ...]:
-    """Constraints one of which holds where ``c`` does not."""
-    below = Constraint(-c.value - 1)
-    return (below, Constraint(c.value - 1)) if c.equality else (below,)
+    below, above = Constraint(-c.value - 1), Constraint(c.value - 1)
+    violations = (below, above) if c.equality else (below,)
+    return not any(satisfiable([*facts, v]) for v in violations)
 
 
 def simplified(e: Expr, facts: Facts) -> Expr:

@@ -609,9 +609,4 @@ def _at(work: Work, d: Diagnostic) -> Diagnostic:
 def _about(
     work: Work, code: str, headline: str, notes: tuple[str, ...] = (), advice: str = ""
 ) -> Finding:
-    line = work.nest.line
-    span = work.report.source.line_span(line)
-    return Finding(
-        Diagnostic(code, headline, work.report.source.path, span, notes=notes, help=advice),
-        work.report.source,
-    )
+    return Finding(_at(work, Diagnostic(code, headline, notes=notes, help=advice)), work.report.source)

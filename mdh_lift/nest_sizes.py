@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from emit.host_text import leaves
 from lifter.lift import LiftedNest
 from mdh_core.expr import Affine, ScalarType
-from mdh_core.ir import Param
+from mdh_core.ir import Buffer, Param
 from mdh_lift import iterations
 from mdh_lift.c_value import is_place, names_in, value
 
@@ -101,10 +101,7 @@ def extents_and_places(lifted: LiftedNest) -> tuple[set[str], set[str]]:
 
     ``for (i = lo; i < hi; i++) x[p * n + i]``: hi and n; lo and p.
     """
-    lengths: list[Affine] = [d.size.span for p in lifted.programs for d in p.hom.dims]
-    lengths += [x.size.span for _, loops in leaves(lifted.program) for x in loops]
-    for b in (*lifted.nest.buffers, *(b for leaf, _ in leaves(lifted.program) for b in leaf.buffers)):
-        lengths += [e for e in (*b.extents, *(b.strides or ())) if e is not None]
+    lengths = [*_lengths(lifted), *(s for b in _buffers(lifted) for s in b.strides or ())]
     grow = {name for a in lengths for name, c in a.terms if c > 0}
     placing = {name for a in lengths for name, c in a.terms if c < 0} | shaping_of(lifted)
     params = {p.name: p for p in lifted.nest.params}
@@ -124,17 +121,27 @@ def extents_and_places(lifted: LiftedNest) -> tuple[set[str], set[str]]:
 
 
 def all_stated(lifted: LiftedNest, sizes: Mapping[str, int] | None = None) -> bool:
-    """Whether somebody named every size: the caller, or the directive's first ``sizes`` clause."""
+    """Whether the caller, or the directive's first ``sizes`` clause, named all lengths and places."""
     named = sizes or dict((*lifted.nest.directive.sizes, ())[0])
-    return bool(named) and all(name in named for name in extents_and_places(lifted)[0])
+    return bool(named) and set().union(*extents_and_places(lifted)) <= named.keys()
+
+
+def _lengths(lifted: LiftedNest) -> list[Affine]:
+    """Of loops, and extents of arrays."""
+    found = [d.size.span for p in lifted.programs for d in p.hom.dims]
+    found += [x.size.span for _, loops in leaves(lifted.program) for x in loops]
+    for b in _buffers(lifted):
+        found += [e for e in b.extents if e is not None]
+    return found
+
+
+def _buffers(lifted: LiftedNest) -> list[Buffer]:
+    return [*lifted.nest.buffers, *(b for leaf, _ in leaves(lifted.program) for b in leaf.buffers)]
 
 
 def shaping_of(lifted: LiftedNest) -> set[str]:
     """Names in extents of loops and buffers, and in index functions (leading dimensions)."""
-    found: list[Affine] = [d.size.span for p in lifted.programs for d in p.hom.dims]
-    found += [x.size.span for _, loops in leaves(lifted.program) for x in loops]
-    for b in (*lifted.nest.buffers, *(b for leaf, _ in leaves(lifted.program) for b in leaf.buffers)):
-        found += [e for e in b.extents if e is not None]
+    found = _lengths(lifted)
     for p in lifted.programs:
         found += [x for a in p.inp.accesses for x in a.index] + [x for s in p.out.stores for x in s.index]
     return {name for a in found for name in a.names}

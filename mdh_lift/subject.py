@@ -417,14 +417,16 @@ def size_ranges(lifted: LiftedNest) -> dict[str, tuple[int, int]]:
 def repaired(lifted: LiftedNest, sizes: Sizes) -> dict[str, int] | None:
     """The sizes, with leading dimensions enlarged, and places where the nest begins nearer to the arrays'
     beginnings, until all accesses are inside; None if that fails."""
+    tried = {name: int(v) for name, v in sizes.items()}
+    if element_counts(lifted, tried) is not None:
+        return tried
     spans = _spans(lifted)
     _, begin = extents_and_places(lifted)
     free = [name for name, p in variables_of(lifted).items() if p.name not in spans and name not in begin]
-    tried = {name: int(v) for name, v in sizes.items()}
-    for _ in range(5):
+    for _ in range(4):
+        tried = {n: 2 * v + 8 if n in free else v // 2 if n in begin else v for n, v in tried.items()}
         if element_counts(lifted, tried) is not None:
             return tried
-        tried = {n: 2 * v + 8 if n in free else v // 2 if n in begin else v for n, v in tried.items()}
     return None
 
 
