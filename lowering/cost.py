@@ -22,6 +22,7 @@ from lowering.facts import (
     late_bytes,
     may_be_aligned,
     once,
+    packable,
     store_strides,
     stored_bytes,
     strides,
@@ -304,7 +305,9 @@ def _moved(
         found.append(use)
     from_memory = inside if footprint_of(f) > machine.last else 0
     share = max(machine.l2, machine.last // machine.cores)
-    caches = ((machine.l1, 0), (machine.l2, inside), (share, from_memory))
+    copied = f.pw and any(packable(f, b) for b in uses(f))  # here or at points that this one is compared with
+    second = int(machine.l2 * machine.own_l2) if copied else machine.l2
+    caches = ((machine.l1, 0), (second, inside), (share, from_memory))
     return moved(found, tile, levels, caches, bool(f.pw)), sum(bytes_of(f)[b] for b in past)
 
 

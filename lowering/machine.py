@@ -96,6 +96,7 @@ MODELS = {
 
 
 _ZEN_L3 = 4e10  # bytes per second that a core has from an AMD processor's last cache, at least
+_OWN_L2 = 2 / 3  # of other processors' second caches; measured on products with one of 2 MiB
 _PER_CORE, _MOST_BANDWIDTH = 1.25e10, 2e11  # bytes per second from memory; measured with 2 and with 16 cores
 _SHARE = 8 << 20  # of the last cache, per core: what processors with many cores have at least
 
@@ -107,6 +108,8 @@ class Machine:
     vector_bytes  width of one vector register
     registers     number of vector registers
     l1, l2, l3    bytes per core (l3: shared)
+    own_l2        share of the second cache in which blocks of reductions stay: where going back to the last
+                  cache is slow, it shows that other guests' threads on the core take a part
     stack         bytes of private scratch that a kernel may put on a thread's stack
     rate          operations per second of one lane of one core, where a multiply-add is two
     l2_bandwidth  bytes per second that one core has from its second cache
@@ -132,6 +135,7 @@ class Machine:
     bandwidth: float = 2.5e10
     core_bandwidth: float = 1.8e10
     huge_pages: bool = False
+    own_l2: float = 1.0
     model: SystemModel = OPENMP_REG_SIMD
 
     def bandwidth_of(self, cores: float) -> float:
@@ -194,6 +198,7 @@ def this_machine() -> Machine:
         _cache_bytes(2) or GENERIC.l2,
         _cache_bytes(3) or GENERIC.l3,
         l3_bandwidth=_ZEN_L3 if vendor == "AuthenticAMD" else GENERIC.l3_bandwidth,
+        own_l2=1.0 if vendor == "AuthenticAMD" else _OWN_L2,
         bandwidth=min(_MOST_BANDWIDTH, max(2, cores) * _PER_CORE),
         huge_pages=has_huge_pages(asked=False),
     )

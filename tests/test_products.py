@@ -9,7 +9,7 @@ from lowering.choice import default_point
 from lowering.cost import cost
 from lowering.facts import Facts, facts
 from lowering.machine import GENERIC
-from lowering.point import Point
+from lowering.point import Point, blocks_of
 from mdh_core.ir import MdhProgram
 from tests.lifting import lifted
 from tests.test_register_tiles import SERVER
@@ -125,3 +125,16 @@ def test_results_that_come_from_memory_lie_in_long_runs() -> None:
     far = replace(WIDE, l2=256 << 10)  # where two pieces do not fit beside what is copied
     p = contraction("gdab", "efgc")
     assert default_point((p,), far, (p.sizes({}),))["fetch_C"] == 5
+
+
+def test_copied_blocks_leave_room_where_others_use_the_second_cache_too() -> None:
+    """A block of the right operand is read again for every tile; half of the cache is what is surely there."""
+    p = product("double")
+    f, alone = known(p), replace(SERVER, l1=48 << 10, l2=2 << 20, l3_bandwidth=1.5e10, l2_bandwidth=1.2e11)
+    bytes_of_blocks = []
+    for machine in (alone, replace(alone, own_l2=2 / 3)):
+        point = default_point((p,), machine, (p.sizes({}),))
+        columns = blocks_of(f, point, "j", machine.cores)[1]
+        bytes_of_blocks.append(8 * int(point["block_k"]) * columns)
+    large, small = bytes_of_blocks
+    assert small <= (1 << 20) < large <= (2 << 20), bytes_of_blocks
