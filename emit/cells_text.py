@@ -24,22 +24,19 @@ from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
 from mdh_core.combine import CombineFunction
 from mdh_core.expr import (
-    INT32,
     Binary,
-    Const,
     Expr,
     Load,
-    Operand,
     Result,
     ScalarType,
     Select,
     Type,
-    Unary,
     Var,
     as_affine,
     walk,
 )
-from mdh_core.ir import Dim, MdhProgram, Store, keeps_if_empty
+from mdh_core.ir import Dim, Store, keeps_if_empty
+from mdh_core.stored import when_stored
 
 
 class CellsText:
@@ -565,39 +562,3 @@ def all_of(tests: Sequence[str]) -> str:
     """The conjunction in C of those that are not empty."""
     some = [t for t in tests if t]
     return some[0] if len(some) == 1 else " && ".join(f"({t})" for t in some)
-
-
-def when_stored(program: MdhProgram, store: Store, value: Expr) -> tuple[Expr | None, Expr]:
-    """The condition under which a value differs from what the cell holds anyway, and the value then."""
-    taken, new = _taken(program, store, value)
-    return (None if taken == _YES else taken), new
-
-
-_YES, _NO = Const(1, INT32), Const(0, INT32)
-
-
-def _taken(program: MdhProgram, store: Store, value: Expr) -> tuple[Expr, Expr]:
-    """When a value is another than the cell's own, and what it is then."""
-    if _is_cell(program, store, value):
-        return _NO, value
-    if not isinstance(value, Select):
-        return _YES, value
-    (t, then), (o, other) = (_taken(program, store, x) for x in (value.then, value.other))
-    if t == _YES and o == _YES:
-        return _YES, value
-    if o == _NO:
-        return (value.cond if t == _YES else Binary("&&", value.cond, t, INT32)), then
-    if t == _NO:
-        no = Unary("!", value.cond, INT32)
-        return (no if o == _YES else Binary("&&", no, o, INT32)), other
-    return Select(value.cond, t, o, INT32), Select(value.cond, then, other, value.type)
-
-
-def _is_cell(program: MdhProgram, store: Store, e: Expr) -> bool:
-    match e:
-        case Load(buffer=buffer, index=index):
-            return buffer == store.buffer and tuple(as_affine(i) for i in index) == store.index
-        case Operand(access=k):
-            a = program.inp.accesses[k]
-            return (a.buffer, a.index) == (store.buffer, store.index)
-    return False

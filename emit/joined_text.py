@@ -189,6 +189,7 @@ def may_join(nest: NestText, buffer: str, inner: tuple[Loop, ...]) -> bool:
     return (
         joined_rows(nest.program, buffer) is not None
         and nest.middle is None
+        and nest.agreed is None
         and straight_line(nest.lane_function.body)
         and nest._may_repeat_points()
         and nest._streamed(buffer, inner[-1]) is not None

@@ -35,6 +35,7 @@ from emit.kernel_text import Context, Lines
 from emit.packs_text import PacksText
 from emit.tile_text import Tile
 from emit.vector_printer import Vectors
+from lowering.domains import Rows
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest, unit_of
 from lowering.machine import LINE
@@ -419,7 +420,7 @@ class NestText(PacksText):
         with self.out.block(f"if ({self._conjunction(own, whole)})"):
             self._version(inner, full=True, vectors=vectors)
             self.out.middle(f"}} else if ({exists}) {{" if exists else "} else {")
-            Tile(self, inner, True, vectors, guard=[]).write()
+            self._version(inner, full=True, vectors=vectors, guard=())
             if exists:
                 self.out.middle("} else {")
                 self._clipped_where_it_was(inner)
@@ -552,7 +553,7 @@ class NestText(PacksText):
         That needs operands that exist outside of the domain.  True if no other tiles are left.
         """
         readable = self.domain.readable()
-        if self.function is None or self._keeps_order or readable is None:
+        if self.function is None or self._keeps_order or readable is None or self.agreed is not None:
             return False
         reduced = {d.name for d in self.program.hom.dims_of("pw")}
         fixed = [r for r in readable if not r.names & reduced]
@@ -560,7 +561,7 @@ class NestText(PacksText):
         exists = self.domain.throughout(fixed, tiled, self.context.at, every=True)
         condition = self._conjunction(whole, exists)
         self.out.middle(f"}} else if ({condition}) {{" if condition else "} else {")
-        Tile(self, inner, True, vectors, guard=[r for r in readable if r.names & reduced]).write()
+        self._version(inner, full=True, vectors=vectors, guard=[r for r in readable if r.names & reduced])
         return condition is None
 
     def _shifted_tile(self, inner: tuple[Loop, ...], tiled: list[Loop], vectors: Vectors | None) -> None:
@@ -606,11 +607,13 @@ class NestText(PacksText):
 
     # ------------------------------------------------------------------ one version of the tile
 
-    def _version(self, inner: tuple[Loop, ...], full: bool, vectors: Vectors | None) -> None:
+    def _version(
+        self, inner: tuple[Loop, ...], full: bool, vectors: Vectors | None, guard: Rows | None = None
+    ) -> None:
         with ExitStack() as stack:
             if vectors is not None:
                 stack.enter_context(self.in_the_middle())
-            Tile(self, inner, full, vectors).write()
+            Tile(self, inner, full, vectors, guard=guard).write()
 
 
 def _trip_count(loop: Loop, start: str, end: str) -> str:

@@ -11,7 +11,6 @@ from emit.c_text import affine_text, c_type
 from emit.kernel_text import Allocation, Context, Lines, Place, Strip
 from emit.vectors_text import VectorsText
 from lowering.copied import copied_value, with_copied_values
-from lowering.inside import inside
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
 from lowering.packs import Pack
@@ -55,7 +54,7 @@ class PacksText(VectorsText):
         copied = [pack.buffer for pack in nest.packs if pack.at <= self.scope]  # no others are made
         self.copied_values = {b: copied_value(nest.program, b) for b in copied}
         self.program = with_copied_values(nest.program, copied)
-        self.middle = inside(self.program)
+        self._look_at_conditions()
 
     def pack(self, pack: Pack) -> None:
         """Copy the box of cells that the accesses touch from here on, in the pack's layout."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from emit.c_text import c_type, constant
-from emit.cells_text import all_of, when_stored
+from emit.cells_text import all_of
 from emit.kernel_text import Allocation, Context, Lines, repeats_right
 from emit.nest_text import NestText
 from emit.prefix_text import PrefixText, in_vectors
@@ -23,6 +23,7 @@ from lowering.lower import Nest, ScanNest
 from lowering.machine import LINE
 from mdh_core.expr import Call, walk
 from mdh_core.ir import Store, keeps_if_empty
+from mdh_core.stored import when_stored
 
 CHAINS = 4  # blocks of a scan that one thread works on together
 

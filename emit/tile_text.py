@@ -232,8 +232,15 @@ class Tile(Results):
             inside = self.n.domain.throughout(rows, (lanes,), self.context.at, every=True)
             if inside is not None:
                 stack.enter_context(self.out.block(f"if ({inside})"))
+            self._ask_lanes(stack)
             self._vector_loop(stack)
             self._vector_point()
+
+    def _ask_lanes(self, stack: ExitStack) -> None:
+        """Before the loop over vectors of a point: nothing is done where their condition does not hold."""
+        if self.vectors and self.n.agreed is not None:
+            condition = self.context.scalar(self.n.agreed.condition)
+            stack.enter_context(self.out.block(f"if ({condition})"))
 
     def _clipped_loop(self, loop: Loop, stack: ExitStack, inner: Sequence[Loop]) -> None:
         """A loop over parts of a reduced dimension."""
@@ -286,10 +293,12 @@ class Tile(Results):
             loop = self.inner[k]
             if loop.dim in self.n.concatenated:
                 if loop is self.lanes:
+                    self._ask_lanes(stack)
                     self._vector_loop(stack, opened=not self.masked)
                 else:
                     self._counter_loop(loop, stack, self.inner[k + 1 :], self._obeyed(k))
             elif loop is self.lanes and whole:
+                self._ask_lanes(stack)
                 self._vector_loop(stack, opened=not self.masked)
             elif whole and k >= tile and loop.count is not None:
                 self._constant_loop(loop, stack)

@@ -19,6 +19,7 @@ from emit.cells_text import CellsText
 from emit.kernel_text import Context, Lines, product_text
 from emit.masked_text import MaskedText
 from emit.vector_printer import NotVector, VectorPrinter, Vectors, vector_store
+from lowering.agreed import agreed
 from lowering.facts import SHORTEST_ROW, in_whole_vectors
 from lowering.inside import inside
 from lowering.loops import Loop, size_name
@@ -45,11 +46,16 @@ class VectorsText(CellsText):
 
     def __init__(self, nest: Nest, context: Context, out: Lines) -> None:
         super().__init__(nest, context, out)
-        self.middle = inside(nest.program)  # tiles away from the border have vectors, others do not
+        self._look_at_conditions()
         self._apart: tuple[MdhProgram, MdhProgram] | None = None  # what vectors compute, and in fields
         self.scope = nest.accumulate if self.function is not None else nest.tile
         self.masks: dict[str, str] = {}
         self.joined: dict[str, str] = {}  # outputs whose rows are joined -> where that pays
+
+    def _look_at_conditions(self) -> None:
+        """``middle``: only tiles away from the border have vectors; ``agreed``: what these ask once."""
+        self.middle = inside(self.program)
+        self.agreed = agreed(self.program) if self.middle is None else None
 
     @property
     def _keeps_order(self) -> bool:
@@ -158,6 +164,7 @@ class VectorsText(CellsText):
             or not in_whole_vectors(last.count, self.lane_bytes)
             or not self._may_have_lanes
             or any(a.conditional for a in self.vector_program.inp.accesses)
+            or (self.agreed is not None and not self.agreed.along(last.dim))
         ):
             return False
         function = self.vector_function
@@ -188,8 +195,9 @@ class VectorsText(CellsText):
 
     @property
     def vector_program(self) -> MdhProgram:
-        """What vectors compute: fields of records; of a map with conditions on its border, without these."""
-        program = self.program if self.middle is None else self.middle.program
+        """What vectors compute: fields of records; without conditions on a border, or that lanes agree on."""
+        known = self.middle or self.agreed
+        program = self.program if known is None else known.program
         if self._apart is None or self._apart[0] is not program:
             self._apart = program, in_fields(program)
         return self._apart[1]

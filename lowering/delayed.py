@@ -50,16 +50,18 @@ from lowering.programs import (
     with_iterators,
     with_values,
 )
-from mdh_core.combine import CC, CombineFunction, CombineOp, scalar_operator
+from mdh_core.combine import CC, CombineFunction, CombineOp, neutral, scalar_operator
 from mdh_core.expr import (
     Affine,
     Binary,
+    Const,
     Constraint,
     Expr,
     Load,
     Operand,
     Result,
     ScalarType,
+    Select,
     Unary,
     Var,
     affine_expr,
@@ -81,6 +83,7 @@ from mdh_core.ir import (
     Store,
 )
 from mdh_core.polytope import certainly_empty
+from mdh_core.stored import behind_conditions
 
 # a cell's new value and the operand that is the cell before: ``op`` and ``g``; None if it is no update
 Combination = Callable[[MdhProgram, Expr, Operand], tuple[CombineFunction, Expr] | None]
@@ -140,6 +143,7 @@ class _Waiting:
     function  that combines the cell
     element   with this
     block     iterations
+    condition under which the cell is updated, None: always; it reads no cell that is updated
     kept      numbers of the operands that are copied
     """
 
@@ -151,6 +155,7 @@ class _Waiting:
     function: CombineFunction
     element: Expr
     block: int
+    condition: Expr | None = None
     kept: tuple[int, ...] = ()
 
     @property
@@ -166,9 +171,20 @@ class _Waiting:
         accesses = self.update.inp.accesses
         others = (k for k in range(len(accesses)) if k != self.operand)
         kept = tuple(k for k in others if not self._stays(accesses[k], start))
-        if any(self._extents(accesses[k]) is None for k in kept):
+        if any(self._extents(accesses[k]) is None or not self._may_be_read(accesses[k]) for k in kept):
             return None
         return replace(self, kept=kept)
+
+    @property
+    def asked(self) -> tuple[int, ...]:
+        """Numbers of the operands that the condition reads."""
+        found = () if self.condition is None else walk(self.condition)
+        return tuple(dict.fromkeys(n.access for n in found if isinstance(n, Operand)))
+
+    def _may_be_read(self, read: Access) -> bool:
+        """Whether it is known for a cell of an operand's copy that the operand is there."""
+        accesses, own = self.update.inp.accesses, self.axes_of(read)
+        return not read.conditional or all(set(self.axes_of(accesses[k])) <= set(own) for k in self.asked)
 
     def _rest_is_a_range(self, start: Affine) -> bool:
         """Whether R ends behind its beginning, where it does not end with every iteration's cells."""
@@ -278,20 +294,48 @@ def _waiting(
         return None
     store = p.out.stores[0]
     own = [k for k, a in enumerate(p.inp.accesses) if (a.buffer, a.index) == (store.buffer, store.index)]
-    if len(own) != 1 or any(a.conditional for a in p.inp.accesses):
+    if len(own) != 1:
         return None
-    combined = _combined(scalar.results[0], own[0])
-    if combined is None and combination is not None:
-        combined = combination(p, scalar.results[0], Operand(own[0], p.buffer(store.buffer).type))
     axes = _axes(p, store, t)
-    if combined is None or axes is None:
+    found = _combination(p, own[0], combination)
+    if axes is None or found is None:
         return None
-    function, element = combined
+    condition, function, element = found
     moving = {t, *(a.dim for a in axes)}
     for n in walk(element):
         if isinstance(n, Load) or n == Operand(own[0], n.type) or (isinstance(n, Var) and n.name in moving):
             return None
-    return _Waiting(programs, number, loop, axes, own[0], function, element, block)
+    return _Waiting(programs, number, loop, axes, own[0], function, element, block, condition)
+
+
+def _combination(
+    p: MdhProgram, own: int, combination: Combination | None
+) -> tuple[Expr | None, CombineFunction, Expr] | None:
+    """What the cell, operand number ``own``, is combined with, and the condition under which it is.
+
+    Where the condition does not hold, it is combined with what changes nothing.
+    """
+    store, e = p.out.stores[0], p.hom.scalar.results[0]
+    cell = Operand(own, p.buffer(store.buffer).type)
+
+    def combined(e: Expr) -> tuple[CombineFunction, Expr] | None:
+        found = _combined(e, own)
+        return found if found is not None or combination is None else combination(p, e, cell)
+
+    if not any(a.conditional for a in p.inp.accesses):
+        always = combined(e)
+        if always is not None:
+            return None, *always
+    condition, value = behind_conditions(p, store, e)
+    sometimes = None if condition is None else combined(value)
+    nothing = None if sometimes is None else neutral(sometimes[0])
+    if condition is None or sometimes is None or nothing is None:
+        return None
+    function, element = sometimes
+    asked = {n.access for n in walk(condition) if isinstance(n, Operand)}
+    if any(p.inp.accesses[k].conditional for k in asked):
+        return None
+    return condition, function, Select(condition, element, nothing, element.type)
 
 
 def _combined(e: Expr, own: int) -> tuple[CombineFunction, Expr] | None:
@@ -512,11 +556,21 @@ class _Parts:
         # where another dimension has no cells, nothing is read
         some = tuple(Constraint(d.size.span - 1) for d in here.hom.dims if d.name not in chosen)
         dims = tuple(d for d in here.hom.dims if d.name in chosen)
+        numbers = [number, *(k for k in self.w.asked if k != number)] if read.conditional else [number]
+        value: Expr = Operand(0, t)
+        if read.conditional and self.w.condition is not None and isinstance(t, ScalarType):
+            new = {k: n for n, k in enumerate(numbers)}
+            condition = rewrite(
+                self.w.condition,
+                lambda e: replace(e, access=new[e.access]) if isinstance(e, Operand) else None,
+            )
+            value = Select(condition, value, Const(0.0 if t.is_float else 0, t), t)
+        accesses = tuple(here.inp.accesses[k] for k in numbers)
         return replace(
             here,
-            buffers=(here.buffer(read.buffer), copy),
-            inp=InputView((here.inp.accesses[number],)),
-            hom=MdHom(dims, ScalarFunction((Operand(0, t),)), tuple(CC for _ in dims), some),
+            buffers=(*(here.buffer(b) for b in dict.fromkeys(a.buffer for a in accesses)), copy),
+            inp=InputView(accesses),
+            hom=MdHom(dims, ScalarFunction((value,)), tuple(CC for _ in dims), some),
             out=OutputView((None,), (Store(copy.name, self._place(read, self.b.inner), Result(0, t)),)),
             functions=(),
         )

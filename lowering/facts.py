@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from lowering.agreed import agreed, in_lanes
 from lowering.ahead import read_once
 from lowering.copied import copied_value
 from lowering.domains import read_in_boxes, shares
 from lowering.histogram import MOST_POINTS, OneHot, followed
-from lowering.inside import in_lanes, inside
+from lowering.inside import inside
 from lowering.machine import LINE, Machine
 from lowering.parameters import reassociates
 from mdh_core.combine import choice_of
@@ -244,7 +245,7 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
     if not f.ps and _has_vector_form(f):
         function = f.program.hom.function
         for d in (*reversed(f.cc), *reversed(f.pw)):
-            if f.sizes[d] < 4 or not _gathers_once(f, d):
+            if f.sizes[d] < 4 or not _gathers_once(f, d) or not _have_one_condition(f, d):
                 continue
             inputs = [s for _, s in strides(f, d)]
             if d in f.cc:
@@ -271,6 +272,12 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
                 if all(s in IN_VECTORS for s in used) and any(used):
                     natural_pw.append(d)
     return (*natural_cc, *natural_pw, *by_copy, *apart[:2], "-")
+
+
+def _have_one_condition(f: Facts, dim: str) -> bool:
+    """Whether neighbours in a dimension are computed all or none, where vectors ask once for all lanes."""
+    found = None if has_border(f) else agreed(f.program)
+    return found is None or found.along(dim)
 
 
 def _gathers_once(f: Facts, dim: str) -> bool:

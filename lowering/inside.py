@@ -38,7 +38,6 @@ from mdh_core.expr import (
     straight_line,
     walk,
 )
-from mdh_core.fields import in_fields
 from mdh_core.ir import MdhProgram
 
 _INT_MAX = Affine.number((1 << 31) - 1)
@@ -58,17 +57,6 @@ def inside(program: MdhProgram) -> Inside | None:
     if program.hom.function is not None or not any(a.conditional for a in program.inp.accesses):
         return None
     return _inside(program)
-
-
-def in_the_middle(program: MdhProgram) -> MdhProgram:
-    """The map without its border's conditions, if it has such; else the program."""
-    found = inside(program)
-    return program if found is None else found.program
-
-
-def in_lanes(program: MdhProgram) -> MdhProgram:
-    """What vectors compute of a program: without a border's conditions, and with scalars for records."""
-    return in_fields(in_the_middle(program))
 
 
 @functools.lru_cache(maxsize=256)
@@ -103,7 +91,7 @@ def _inside(program: MdhProgram) -> Inside | None:
 
     body, results = tuple(named_value(s) for s in scalar.body), tuple(map(folded, scalar.results))
     values = [*results, *(s.value for s in body if isinstance(s, Declare) and s.value is not None)]
-    always = {k for e in values for k in _evaluated(e)}
+    always = {k for e in values for k in evaluated(e)}
     used = {n.access for e in values for n in walk(e) if isinstance(n, Operand)}
     if not rows or used - always:
         return None
@@ -136,17 +124,17 @@ def _always(row: Affine, program: MdhProgram) -> bool:
     return total >= 0
 
 
-def _evaluated(e: Expr) -> set[int]:
+def evaluated(e: Expr) -> set[int]:
     """Accesses whose values are read whenever the expression is evaluated."""
     match e:
         case Operand(access=k):
             return {k}
         case Select(cond=cond, then=then, other=other):
-            return _evaluated(cond) | (_evaluated(then) & _evaluated(other))
+            return evaluated(cond) | (evaluated(then) & evaluated(other))
         case Binary(op="&&" | "||", a=a):
-            return _evaluated(a)
+            return evaluated(a)
         case _:
-            return {k for child in children(e) for k in _evaluated(child)}
+            return {k for child in children(e) for k in evaluated(child)}
 
 
 def _known(
@@ -234,4 +222,4 @@ def _of_32_bits(value: Affine) -> tuple[Affine, Affine]:
     return _INT_MAX - value, value + _INT_MAX + 1
 
 
-__all__ = ["Inside", "in_lanes", "in_the_middle", "inside"]
+__all__ = ["Inside", "evaluated", "inside"]

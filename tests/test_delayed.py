@@ -41,7 +41,6 @@ SOLVED = """for (int k = 0; k < n; k++) {
         for (int j = 0; j < n; j++)
             B[i][j] -= A[i][k] * B[k][j];
 }"""
-WAIT = {"lu": LU, "pushed": PUSHED, "solved": SOLVED}
 # before and behind row and column k; both are read as they are in iteration k
 CLOSURE = """for (int k = 0; k < n; k++)
     for (int i = 0; i < n; i++)
@@ -60,9 +59,48 @@ UPWARDS = """for (int k = 0; k < n; k++) {
         for (int j = 0; j < n; j++)
             A[i][j] -= B[i][k] * A[k][j];
 }"""
-KEEP = {"closure": (CLOSURE, 4), "column": (COLUMN, 2), "upwards": (UPWARDS, 1)}  # updates that wait
+# nothing is done for a pivot that is small
+GUARDED = """for (int k = 0; k < n; k++) {
+    double p = A[k][k];
+    if (p > 2 || p < -2)
+        for (int i = k + 1; i < n; i++) {
+            double l = A[i][k] / p;
+            A[i][k] = l;
+            for (int j = k + 1; j < n; j++)
+                A[i][j] -= l * A[k][j];
+        }
+}"""
+LEAST = """for (int k = 0; k < n; k++)
+    for (int i = k + 1; i < n; i++)
+        if (B[i][k] > 0)
+            for (int j = 0; j < n; j++)
+                A[i][j] = A[i][j] < A[k][j] ? A[i][j] : A[k][j];"""
+WAIT = {"lu": LU, "pushed": PUSHED, "solved": SOLVED, "guarded": GUARDED, "least": LEAST}
+# rows have a condition each; what it reads stays
+FLAGGED = """for (int k = 0; k < n; k++)
+    for (int i = k + 1; i < n; i++)
+        if (B[i][0] > 0)
+            for (int j = 0; j < n; j++)
+                A[i][j] -= A[i][k] * B[k][j];"""
+# what is read where the condition holds only changes in the next iteration
+LATER = """for (int k = 0; k < n; k++) {
+    for (int i = k + 1; i < n; i++)
+        if (B[i][k] != 0)
+            for (int j = 0; j < n; j++)
+                A[i][j] += B[0][j] * B[i][k];
+    for (int j = 1; j < n; j++)
+        B[0][j] = B[0][j] + 1;
+}"""
+# updates that wait
+KEEP = {"closure": (CLOSURE, 4), "column": (COLUMN, 2), "upwards": (UPWARDS, 1), "flagged": (FLAGGED, 2)}
 
 STAY = {
+    "a copy would read what may not be there": LATER,
+    "the condition reads what is updated": """for (int k = 0; k < n; k++)
+        for (int i = k + 1; i < n; i++)
+            for (int j = 0; j < n; j++)
+                if (A[i][j] > 0)
+                    A[i][j] -= B[i][k] * B[k][j];""",
     "the corner is read in each iteration": """for (int k = 0; k < n; k++) {
         B[0][k] = A[n-1][n-1];
         for (int i = k + 1; i < n; i++)

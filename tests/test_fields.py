@@ -12,9 +12,9 @@ import pytest
 
 from emit.render import emit_openmp
 from emit.request import KernelRequest
+from lowering.agreed import in_lanes
 from lowering.choice import default_point
 from lowering.facts import facts, vector_candidates
-from lowering.inside import in_lanes
 from lowering.machine import GENERIC, Machine
 from lowering.point import configuration_at
 from lowering.space import tuning_space

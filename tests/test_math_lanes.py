@@ -18,9 +18,9 @@ from emit.request import KernelRequest
 from frontend_c.preprocess import CompileCommand
 from frontend_c.read import read
 from lifter.lift import lift
+from lowering.agreed import in_lanes
 from lowering.choice import default_point
 from lowering.facts import facts, is_screened, vector_candidates
-from lowering.inside import in_lanes
 from lowering.machine import GENERIC, this_machine
 from lowering.point import configuration_at
 from mdh_core.combine import arg_operator

@@ -1,0 +1,149 @@
+"""Conditions under which a nest computes anything at all, where all lanes of a vector agree on them.
+
+    before   f(a[i][k], b[k][j]) = a[i][k] != 0 ? a[i][k]*b[k][j] : 0        combined with ``+``
+    agreed   condition  a[i][k] != 0
+             program    f(a[i][k], b[k][j]) = a[i][k]*b[k][j]                always reads both
+
+Where the condition does not hold, a reduction combines with its operator's neutral element and a map leaves
+its cells as they are; nothing need be done.  So vectors along a dimension on which the condition does not
+depend are those of the other program, behind one question for all of them (``emit.tile_text``).  Without it
+they would read, or write, what the source does not.
+
+``condition`` reads only what the nest always reads.  Shown right by tests/test_agreed.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lowering.inside import evaluated, inside
+from mdh_core.combine import choice_of
+from mdh_core.expr import (
+    INT32,
+    Const,
+    Declare,
+    Expr,
+    Load,
+    Operand,
+    RecordType,
+    Select,
+    Unary,
+    Var,
+    map_children,
+    map_stmts,
+    stmt_exprs,
+    straight_line,
+    walk,
+)
+from mdh_core.fields import in_fields
+from mdh_core.ir import MdhProgram
+from mdh_core.stored import behind_conditions
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """``program`` is what the nest computes where ``condition`` holds; elsewhere it does nothing."""
+
+    condition: Expr
+    program: MdhProgram
+
+    def along(self, dim: str) -> bool:
+        """Whether neighbours in a dimension have one condition."""
+        accesses = self.program.inp.accesses
+        for n in walk(self.condition):
+            if isinstance(n, Operand) and any(x.coefficient(dim) for x in accesses[n.access].index):
+                return False
+            if isinstance(n, Var) and n.name == dim:
+                return False
+        return True
+
+
+def agreed(program: MdhProgram) -> Agreed | None:
+    """None where nothing is read under a condition, or there is more to it than one for all that is done."""
+    if not any(a.conditional for a in program.inp.accesses):
+        return None
+    return _agreed(program)
+
+
+def vector_program(program: MdhProgram) -> MdhProgram:
+    """What vectors compute of a program: without a border's conditions or one that all lanes agree on."""
+    found = inside(program) or agreed(program)
+    return program if found is None else found.program
+
+
+def in_lanes(program: MdhProgram) -> MdhProgram:
+    """The same with scalars for records."""
+    return in_fields(vector_program(program))
+
+
+@functools.lru_cache(maxsize=256)
+def _agreed(program: MdhProgram) -> Agreed | None:
+    scalar, accesses = program.hom.scalar, program.inp.accesses
+    types = (*program.component_types, *(program.buffer(a.buffer).type for a in accesses))
+    if not straight_line(scalar.body) or any(isinstance(t, RecordType) for t in types):
+        return None
+    taken = _of_a_map(program) if program.hom.function is None else _of_a_reduction(program)
+    conditions = {cond for cond, _ in taken}
+    if len(conditions) != 1:
+        return None
+    (condition,) = conditions
+    own = {s.name for s in scalar.body if isinstance(s, Declare)}
+    if condition is None or any(isinstance(n, Load) or (isinstance(n, Var) and n.name in own)
+                                for n in walk(condition)):  # fmt: skip
+        return None
+    if any(accesses[n.access].conditional for n in walk(condition) if isinstance(n, Operand)):
+        return None
+
+    def where_it_holds(e: Expr) -> Expr:
+        """Without the same question again: declarations ask it, too."""
+        if isinstance(e, Select) and e.cond == condition:
+            return where_it_holds(e.then)
+        return map_children(e, where_it_holds)
+
+    results = tuple(where_it_holds(value) for _, value in taken)
+    body = map_stmts(scalar.body, where_it_holds)
+    values = [*results, *stmt_exprs(body)]
+    always = {k for e in values for k in evaluated(e)}
+    used = {n.access for e in values for n in walk(e) if isinstance(n, Operand)}
+    if any(accesses[k].conditional for k in used - always):
+        return None
+    return Agreed(
+        condition,
+        replace(
+            program,
+            hom=replace(program.hom, scalar=replace(scalar, results=results, body=body)),
+            inp=replace(program.inp, accesses=tuple(replace(a, conditional=False) for a in accesses)),
+        ),
+    )
+
+
+_Taken = tuple[Expr | None, Expr]  # when a component's value counts, and what it is then
+
+
+def _of_a_map(program: MdhProgram) -> Sequence[_Taken]:
+    """Per component, as all are stored plainly, each once."""
+    stores, results = program.out.stores, program.hom.scalar.results
+    if [s.plain for s in stores] != list(range(len(results))) or any(s.at_last for s in stores):
+        return ()
+    return [behind_conditions(program, s, e) for s, e in zip(stores, results, strict=True)]
+
+
+def _of_a_reduction(program: MdhProgram) -> Sequence[_Taken]:
+    function = program.hom.function
+    if function is None or function.identity is None or choice_of(function) or program.hom.dims_of("ps"):
+        return ()
+    found: list[_Taken] = []
+    for e, neutral in zip(program.hom.scalar.results, function.identity, strict=True):
+        match e:
+            case Select(cond=cond, then=then, other=Const(value=value)) if value == neutral.value:
+                found.append((cond, then))
+            case Select(cond=cond, then=Const(value=value), other=other) if value == neutral.value:
+                found.append((Unary("!", cond, INT32), other))
+            case _:
+                return ()
+    return found
+
+
+__all__ = ["Agreed", "agreed", "in_lanes", "vector_program"]
