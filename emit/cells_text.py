@@ -23,6 +23,7 @@ from lowering.domains import Rows
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
 from mdh_core.combine import CombineFunction
+from mdh_core.conditional import when_stored
 from mdh_core.expr import (
     Binary,
     Expr,
@@ -36,7 +37,6 @@ from mdh_core.expr import (
     walk,
 )
 from mdh_core.ir import Dim, Store, keeps_if_empty
-from mdh_core.stored import when_stored
 
 
 class CellsText:

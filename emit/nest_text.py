@@ -39,7 +39,7 @@ from lowering.domains import Rows
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest, unit_of
 from lowering.machine import LINE
-from mdh_core.expr import ScalarType, straight_line
+from mdh_core.expr import Load, ScalarType, stmt_exprs, straight_line, variables, walk
 from mdh_core.ir import Store
 from mdh_core.lanes import scalar_calls
 
@@ -428,6 +428,10 @@ class NestText(PacksText):
     def _is_padded(self, dim: str) -> bool:
         """Whether all operands of a tile exist where a dimension is shorter than it: in copies."""
         used = [a for a in self.program.inp.accesses if any(x.coefficient(dim) for x in a.index)]
+        scalar = self.program.hom.scalar
+        nodes = (n for e in (*scalar.results, *stmt_exprs(scalar.body)) for n in walk(e))
+        if any(isinstance(n, Load) and dim in variables(n) for n in nodes):
+            return False  # rows that data names are read where they are
         strips = {b: self.context.place(b).strip for b in self.padded}
         return dim in self.moved and all((s := strips.get(a.buffer)) and s.dim == dim for a in used)
 

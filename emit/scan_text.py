@@ -21,9 +21,9 @@ from emit.prefix_text import PrefixText, in_vectors
 from lowering.loops import size_name
 from lowering.lower import Nest, ScanNest
 from lowering.machine import LINE
+from mdh_core.conditional import when_stored
 from mdh_core.expr import Call, walk
 from mdh_core.ir import Store, keeps_if_empty
-from mdh_core.stored import when_stored
 
 CHAINS = 4  # blocks of a scan that one thread works on together
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from lifter.contributions import restricted
 from lifter.decided import simplified
 from lifter.dependences import Order, Read, Write, meet, order, why_not_injective, why_refused
 from lifter.legality import why_not_well_defined
@@ -27,7 +28,7 @@ from lifter.reductions import as_condition, conjuncts
 from lifter.segments import Segment
 from lifter.symbolic import Machine
 from lifter.trees import declarations
-from mdh_core.combine import CombineOp, tuple_operator
+from mdh_core.combine import CombineFunction, CombineOp, tuple_operator
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
     Affine,
@@ -405,6 +406,8 @@ class _Builder:
             return simplified(self.memory(e), known) if uneven else self.memory(e)
 
         results: list[Expr] = [plain(e) for r in reductions for e in r.elements]
+        function = tuple_operator(tuple(r.function for r in reductions)) if reductions else None
+        group, results = self.on_domain(group, results, function)
         initials: list[Expr | None] = [
             None if e is None else self.inlined(plain(e, position)) for r in reductions for e in r.initials
         ]
@@ -428,12 +431,31 @@ class _Builder:
             map_stmts((s,), self.memory)[0]
             for s in m.defining({v for e in results for v in variables(e)} & set(m.bound))
         )
-        function = tuple_operator(tuple(r.function for r in reductions)) if reductions else None
         combine = tuple(CombineOp(kind, None if kind == "cc" else function) for _, kind in group.dims)
         reason = why_not_well_defined(combine)
         if reason:
             raise refuse("MDH209", reason, group.outputs[0].span)
         return self.assemble(group, results, initials, stores, body, combine)
+
+    def on_domain(
+        self, group: Group, results: list[Expr], function: CombineFunction | None
+    ) -> tuple[Group, list[Expr]]:
+        """The group on the points that contribute, and what these do."""
+        reduced = {d for d, kind in group.dims if kind == "pw"}
+        if function is None or not reduced or any(kind == "ps" for _, kind in group.dims):
+            return group, results
+        facts = [*self.domain_of(d for d, _ in group.dims), *group.domain]
+        names = {d for d, _ in group.dims} | {p.name for p in self.nest.params}
+
+        def matters(c: Constraint) -> bool:
+            return c.names <= names and satisfiable([*facts, Constraint(-c.value - 1)])
+
+        found = restricted(
+            results, function, reduced, lambda a: not satisfiable([*facts, Constraint(-a - 1)]), matters
+        )
+        if found is None:
+            return group, results
+        return replace(group, domain=(*group.domain, *found[0])), found[1]
 
     def memory(self, e: Expr) -> Expr:
         """Symbols of outer scalars are reads of their memory."""

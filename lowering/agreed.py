@@ -9,37 +9,37 @@ its cells as they are; nothing need be done.  So vectors along a dimension on wh
 depend are those of the other program, behind one question for all of them (``emit.tile_text``).  Without it
 they would read, or write, what the source does not.
 
-``condition`` reads only what the nest always reads.  Shown right by tests/test_agreed.py.
+``condition`` is asked in the order of the source: what it reads last may be there only where what it reads
+first says so.  Shown right by tests/test_agreed.py.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lowering.inside import evaluated, inside
 from mdh_core.combine import choice_of
+from mdh_core.conditional import behind_conditions, behind_neutral
 from mdh_core.expr import (
     INT32,
-    Const,
+    Binary,
     Declare,
     Expr,
-    Load,
     Operand,
     RecordType,
     Select,
-    Unary,
     Var,
     map_children,
     map_stmts,
     stmt_exprs,
     straight_line,
+    variables,
     walk,
 )
 from mdh_core.fields import in_fields
 from mdh_core.ir import MdhProgram
-from mdh_core.stored import behind_conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,25 +84,20 @@ def _agreed(program: MdhProgram) -> Agreed | None:
     types = (*program.component_types, *(program.buffer(a.buffer).type for a in accesses))
     if not straight_line(scalar.body) or any(isinstance(t, RecordType) for t in types):
         return None
-    taken = _of_a_map(program) if program.hom.function is None else _of_a_reduction(program)
-    conditions = {cond for cond, _ in taken}
-    if len(conditions) != 1:
-        return None
-    (condition,) = conditions
+    condition, inner = _of_a_map(program) if program.hom.function is None else _of_a_reduction(program)
     own = {s.name for s in scalar.body if isinstance(s, Declare)}
-    if condition is None or any(isinstance(n, Load) or (isinstance(n, Var) and n.name in own)
-                                for n in walk(condition)):  # fmt: skip
+    if condition is None or variables(condition) & own:
         return None
-    if any(accesses[n.access].conditional for n in walk(condition) if isinstance(n, Operand)):
-        return None
+
+    asked = {condition, *conjuncts(condition)}
 
     def where_it_holds(e: Expr) -> Expr:
         """Without the same question again: declarations ask it, too."""
-        if isinstance(e, Select) and e.cond == condition:
+        if isinstance(e, Select) and e.cond in asked:
             return where_it_holds(e.then)
         return map_children(e, where_it_holds)
 
-    results = tuple(where_it_holds(value) for _, value in taken)
+    results = tuple(map(where_it_holds, inner))
     body = map_stmts(scalar.body, where_it_holds)
     values = [*results, *stmt_exprs(body)]
     always = {k for e in values for k in evaluated(e)}
@@ -119,31 +114,32 @@ def _agreed(program: MdhProgram) -> Agreed | None:
     )
 
 
-_Taken = tuple[Expr | None, Expr]  # when a component's value counts, and what it is then
+def conjuncts(e: Expr) -> Iterator[Expr]:
+    """Conditions that all have to hold where one does."""
+    if isinstance(e, Binary) and e.op == "&&":
+        yield from (*conjuncts(e.a), *conjuncts(e.b))
+    else:
+        yield e
 
 
-def _of_a_map(program: MdhProgram) -> Sequence[_Taken]:
-    """Per component, as all are stored plainly, each once."""
+def _of_a_map(program: MdhProgram) -> tuple[Expr | None, list[Expr]]:
+    """All components are stored plainly, each once, under one condition."""
     stores, results = program.out.stores, program.hom.scalar.results
     if [s.plain for s in stores] != list(range(len(results))) or any(s.at_last for s in stores):
-        return ()
-    return [behind_conditions(program, s, e) for s, e in zip(stores, results, strict=True)]
+        return None, []
+    found = [behind_conditions(program, s, e) for s, e in zip(stores, results, strict=True)]
+    condition = found[0][0]
+    return condition if all(c == condition for c, _ in found) else None, [e for _, e in found]
 
 
-def _of_a_reduction(program: MdhProgram) -> Sequence[_Taken]:
+def _of_a_reduction(program: MdhProgram) -> tuple[Expr | None, list[Expr]]:
     function = program.hom.function
-    if function is None or function.identity is None or choice_of(function) or program.hom.dims_of("ps"):
-        return ()
-    found: list[_Taken] = []
-    for e, neutral in zip(program.hom.scalar.results, function.identity, strict=True):
-        match e:
-            case Select(cond=cond, then=then, other=Const(value=value)) if value == neutral.value:
-                found.append((cond, then))
-            case Select(cond=cond, then=Const(value=value), other=other) if value == neutral.value:
-                found.append((Unary("!", cond, INT32), other))
-            case _:
-                return ()
-    return found
+    if function is None or choice_of(function) or program.hom.dims_of("ps"):
+        return None, []
+    conditions, values = behind_neutral(program.hom.scalar.results, function)
+    if not conditions:
+        return None, values
+    return functools.reduce(lambda a, b: Binary("&&", a, b, INT32), conditions), values
 
 
 __all__ = ["Agreed", "agreed", "in_lanes", "vector_program"]

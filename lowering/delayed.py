@@ -51,6 +51,7 @@ from lowering.programs import (
     with_values,
 )
 from mdh_core.combine import CC, CombineFunction, CombineOp, neutral, scalar_operator
+from mdh_core.conditional import behind_conditions
 from mdh_core.expr import (
     Affine,
     Binary,
@@ -83,7 +84,6 @@ from mdh_core.ir import (
     Store,
 )
 from mdh_core.polytope import certainly_empty
-from mdh_core.stored import behind_conditions
 
 # a cell's new value and the operand that is the cell before: ``op`` and ``g``; None if it is no update
 Combination = Callable[[MdhProgram, Expr, Operand], tuple[CombineFunction, Expr] | None]

@@ -26,6 +26,7 @@ _USUAL_EXTENTS = {1: 1 << 23, 2: 2048, 3: 512, 4: 96, 5: 40}
 _MANY_DIMENSIONS = 16
 _MOST_POINTS = 1 << 27
 _NO_EXTENT = 64  # of a parameter that is no size
+_AN_ADDRESS = 1  # of an array: it is there
 _PLACE = 3  # of one that says where in an array, or in a loop's range, the nest begins
 
 
@@ -49,7 +50,7 @@ def variables_of(lifted: LiftedNest) -> dict[str, Param]:
     known, places = {p.name for p in params}, places_of(lifted)
     for p in params:
         if is_derived(p):
-            names = [places[name] for name in names_in(p.value) if name not in known]
+            names = [places[name] for name in names_in(p.value) if name not in known and name in places]
             found |= {name: p for name in names if name not in found}
     return found
 
@@ -58,10 +59,11 @@ def places_of(lifted: LiftedNest) -> dict[str, str]:
     """Identifiers for what integer texts read: ``{"n": "n", "m->rows": "m_rows", "*k": "k_value"}``."""
     params = lifted.nest.params
     found = {p.value or p.name: _variable(p) for p in params if not is_derived(p)}
-    known = {p.name for p in params} | {b.name for b in lifted.nest.buffers} | set(found.values())
+    arrays = {b.name for b in lifted.nest.buffers}
+    known = {p.name for p in params} | arrays | set(found.values())
     for p in params:
         for place in names_in(p.value) if is_derived(p) else ():
-            if place in found:
+            if place in found or place in arrays:  # whether there is an array, as there is
                 continue
             name = re.sub(r"\W+", "_", place.lstrip("*"), flags=re.ASCII)
             while name != place and name in known:
@@ -159,6 +161,7 @@ def parameter_values(lifted: LiftedNest, sizes: Mapping[str, int | float]) -> di
     """
     known = {name: int(v) for name, v in sizes.items()}
     named = {place: known[name] for place, name in places_of(lifted).items() if name in known}
+    named |= {b.name: _AN_ADDRESS for b in lifted.nest.buffers if b.name not in known}
     found: dict[str, int] = {}
     for p in lifted.nest.params:
         if isinstance(p.type, ScalarType) and p.type.is_integer:

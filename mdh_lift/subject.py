@@ -282,7 +282,9 @@ def _needed(lifted: LiftedNest, params: Mapping[str, int]) -> dict[str, int] | N
                     high = _PER_ITERATION * max(iterations.extents(leaf, loops, params)) - 1
                     if isinstance(leaf, Sequential) and buffers[use.buffer].rank == 1:  # its own loops too
                         high = max(high, min(_CELLS, math.prod(max(1, v) for v in params.values())) - 1)
-                if use.conditional and limit is not None:
+                index = use.index[t]
+                fixed = isinstance(index, Affine) and index.substitute(numbers).is_constant
+                if use.conditional and limit is not None and not fixed:  # some iterations may not read it
                     high = min(high, limit.evaluate(dict(params)) - 1)
                 extents[use.buffer][t] = max(extents[use.buffer][t], high + 1)
         for name in touched:

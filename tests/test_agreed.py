@@ -34,6 +34,11 @@ NESTS = {  # B has rows for indices below r only, A is not zero there only, and 
     "map": ROWS + "if (c[i]) for (int j = 0; j < m; j++) O[i][j] = O[i][j] * 2 + B[i][j];",
     "else": ROWS + "for (int j = 0; j < m; j++) { if (!c[i]) ; else O[i][j] += 3 * B[i][j]; }",
     "twice": ROWS + "if (c[i] > 0) for (int j = 0; j < m; j++) { float t = B[i][j]; O[i][j] = t * t + r; }",
+    "asked in turn": ROWS + "for (int j = 0; j < m; j++) if (c[i] && B[i][0] > 0) O[i][j] += B[i][j];",
+    "one after the other": ROWS + "{ if (!c[i]) continue; for (int l = 0; l < k; l++) if (A[i][l] != 0)"
+    " for (int j = 0; j < m; j++) O[i][j] += A[i][l] * B[l][j]; }",
+    "looked up": ROWS + "for (int l = 0; l < k; l++) if (n > 1 && c[c[0] % 2] > 0 && A[i][l] > 0)"
+    " for (int j = 0; j < m; j++) O[i][j] += B[l][j];",
     "one cell": ROWS + "for (int j = 0; j < m; j++) if (c[0] && r > 0) O[i][j] += B[0][j];",
     "sums": ROWS + "if (c[i]) for (int j = 0; j < m; j++) O[i][0] += B[i][j];",
     "least": ROWS + "if (c[i]) for (int j = 0; j < m; j++) O[i][j] = O[i][j] < B[i][j] ? O[i][j] : B[i][j];",
@@ -43,8 +48,6 @@ NESTS = {  # B has rows for indices below r only, A is not zero there only, and 
 PLAIN = {
     "otherwise zero": ROWS + "for (int j = 0; j < m; j++) O[i][j] = c[i] ? B[i][j] : 0;",
     "two conditions": ROWS + "for (int j = 0; j < m; j++) if (c[i]) O[i][j] += c[i] > 1 ? B[i][j] : 1;",
-    "a condition that is read under one": ROWS + "for (int j = 0; j < m; j++)"
-    " if (c[i] && B[i][0] > 0) O[i][j] += B[i][j];",
     "a condition that reads the cell": ROWS + "for (int j = 0; j < m; j++) if (O[i][j] > 0) O[i][j] += B[i][j];",
     "always": ROWS + "for (int j = 0; j < m; j++) O[i][j] += B[i][j];",
 }  # fmt: skip

@@ -77,6 +77,28 @@ NESTS = {
             else d[i * (m + 1) + j] = d[(i - 1) * (m + 1) + j - 1] + s[i];
         }
 }""",
+    # an array is there, or it is not
+    "optional": """void optional(int n, int m, float *restrict y, const float *restrict bias) {
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        if (bias)
+            for (int j = 0; j < m; j++) y[i * m + j] += bias[j];
+}""",
+    # row p is read in all iterations but its own
+    "eliminated": """void eliminated(int n, int m, int p, double A[n][m], const double *factor) {
+#pragma mdh sizes(n=60, m=60)
+    for (int i = 0; i < n; i++)
+        if (i != p)
+            for (int j = 0; j < m; j++) A[i][j] -= factor[i] * A[p][j];
+}""",
+    # rows that data names, in tiles wider than they are
+    "embedded": """void embedded(int n, int m, int k, int r, float O[restrict n][m], const float A[restrict n][k],
+              const float B[restrict r][m], const int *restrict id) {
+#pragma mdh sizes(n=90, m=130, k=40, r=30)
+    for (int i = 0; i < n; i++)
+        for (int l = 0; l < k; l++)
+            for (int j = 0; j < m; j++) O[i][j] += A[i][l] * B[id[l]][j];
+}""",
 }
 
 

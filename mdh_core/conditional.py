@@ -1,13 +1,16 @@
-"""When a store changes its cell: what is stored may be what the cell holds anyway, under a condition.
+"""When a program does anything at all: conditions under which a store changes its cell, or a value matters.
 
-    in     a store, and its value over the program's operands
-    out    the condition under which the value is another, and that value
+    in     a store, and its value over the program's operands; or values that an operator combines
+    out    the conditions under which a value is not what is there anyway, and the value where they hold
 
-Shown right by tests/test_agreed.py and tests/test_random_nests.py.
+Shown right by tests/test_agreed.py, tests/test_contributions.py and tests/test_random_nests.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from mdh_core.combine import CombineFunction
 from mdh_core.expr import INT32, Binary, Const, Expr, Load, Operand, Select, Unary, as_affine, walk
 from mdh_core.ir import MdhProgram, Store
 
@@ -16,6 +19,32 @@ def when_stored(program: MdhProgram, store: Store, value: Expr) -> tuple[Expr | 
     """The condition under which a value differs from what the cell holds anyway, and the value then."""
     taken, new = _taken(program, store, value)
     return (None if taken == _YES else taken), new
+
+
+def behind_neutral(values: Sequence[Expr], function: CombineFunction) -> tuple[list[Expr], list[Expr]]:
+    """Conditions around all values, outermost first, where these are else neutral; the values inside of them.
+
+    What an operator combines with its neutral element (0.0 or -0.0 for a sum) it need not combine.
+    """
+    conditions: list[Expr] = []
+    inner = list(values)
+    while function.identity is not None:
+        found = [_chosen(e, c.value) for e, c in zip(inner, function.identity, strict=True)]
+        condition = None if found[0] is None else found[0][0]
+        if condition is None or any(x is None or x[0] != condition for x in found):
+            break
+        conditions.append(condition)
+        inner = [x[1] for x in found if x is not None]
+    return conditions, inner
+
+
+def _chosen(e: Expr, neutral: object) -> tuple[Expr, Expr] | None:
+    match e:
+        case Select(cond=cond, then=then, other=Const(value=value)) if value == neutral:
+            return cond, then
+        case Select(cond=cond, then=Const(value=value), other=other) if value == neutral:
+            return Unary("!", cond, INT32), other
+    return None
 
 
 def behind_conditions(program: MdhProgram, store: Store, value: Expr) -> tuple[Expr | None, Expr]:
