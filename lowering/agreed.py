@@ -88,7 +88,6 @@ def _agreed(program: MdhProgram) -> Agreed | None:
     own = {s.name for s in scalar.body if isinstance(s, Declare)}
     if condition is None or variables(condition) & own:
         return None
-
     asked = {condition, *conjuncts(condition)}
 
     def where_it_holds(e: Expr) -> Expr:

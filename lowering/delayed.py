@@ -37,6 +37,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.host_tiles import cells_touched
+from lowering.inside import evaluated
 from lowering.programs import (
     Blocks,
     Rows,
@@ -171,7 +172,7 @@ class _Waiting:
         accesses = self.update.inp.accesses
         others = (k for k in range(len(accesses)) if k != self.operand)
         kept = tuple(k for k in others if not self._stays(accesses[k], start))
-        if any(self._extents(accesses[k]) is None or not self._may_be_read(accesses[k]) for k in kept):
+        if any(self._extents(accesses[k]) is None or not self._may_be_read(k) for k in kept):
             return None
         return replace(self, kept=kept)
 
@@ -181,10 +182,14 @@ class _Waiting:
         found = () if self.condition is None else walk(self.condition)
         return tuple(dict.fromkeys(n.access for n in found if isinstance(n, Operand)))
 
-    def _may_be_read(self, read: Access) -> bool:
-        """Whether it is known for a cell of an operand's copy that the operand is there."""
-        accesses, own = self.update.inp.accesses, self.axes_of(read)
-        return not read.conditional or all(set(self.axes_of(accesses[k])) <= set(own) for k in self.asked)
+    def _may_be_read(self, number: int) -> bool:
+        """Whether the condition tells for each cell of an operand's copy that the operand is there."""
+        accesses = self.update.inp.accesses
+        if not accesses[number].conditional:
+            return True
+        own = set(self.axes_of(accesses[number]))
+        always = isinstance(self.element, Select) and number in evaluated(self.element.then)
+        return always and all(set(self.axes_of(accesses[k])) <= own for k in self.asked)
 
     def _rest_is_a_range(self, start: Affine) -> bool:
         """Whether R ends behind its beginning, where it does not end with every iteration's cells."""

@@ -96,6 +96,11 @@ KEEP = {"closure": (CLOSURE, 4), "column": (COLUMN, 2), "upwards": (UPWARDS, 1),
 
 STAY = {
     "a copy would read what may not be there": LATER,
+    "a copy would read where only a second condition does": """for (int k = 0; k < n; k++)
+        for (int i = k + 1; i < n; i++)
+            if (B[i][0] > 0)
+                for (int j = 0; j < n; j++)
+                    A[i][j] -= (B[i][1] > 2 ? A[i][k] : 1) * B[k][j];""",
     "the condition reads what is updated": """for (int k = 0; k < n; k++)
         for (int i = k + 1; i < n; i++)
             for (int j = 0; j < n; j++)
