@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from emit.c_text import affine_text, c_type
 from emit.gpu_touched import Touched, needed, touched
-from emit.guards_text import overlapping_pairs, reach_of
+from emit.guards_text import ends_are_met, overlapping_pairs, reach_of
 from emit.host_text import Leaf, Loops, largest_size
 from emit.interface_text import size_text
 from lowering.loops import size_name
@@ -76,7 +76,13 @@ def _asks_more(buffer: str, leaf: Leaf, loops: Loops) -> bool:
     b = _own(leaf, buffer)
     if b is None or b.extents[:1] != (None,):
         return False
-    return _is_conditional(leaf, buffer) or reach_of(b, [(leaf, loops)], inside=True) is None
+    if _is_conditional(leaf, buffer) or reach_of(b, [(leaf, loops)], inside=True) is None:
+        return True
+    if not isinstance(leaf, MdhProgram) or not leaf.hom.domain:
+        return False
+    where = [s.span - 1 for s in _sizes_tested(leaf, loops, buffer)]
+    where += _somewhere(leaf, loops, _needs_points(leaf, buffer))
+    return not ends_are_met(b, leaf, loops, where)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from mdh_core.expr import (
     walk,
 )
 from mdh_core.ir import Buffer, MdhProgram, Sequential, Size
-from mdh_core.polytope import rows_of, without_implied
+from mdh_core.polytope import implied, project, rows_of, without_implied
 
 
 def guards_of(
@@ -166,6 +166,30 @@ def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]], inside: bool = False) 
     if not inside:
         lows, highs = _outermost(lows, upper=False), _outermost(highs, upper=True)
     return list(dict.fromkeys(e.text for e in lows)), list(dict.fromkeys(e.text for e in highs))
+
+
+def ends_are_met(b: Buffer, leaf: MdhProgram, loops: Loops, where: Sequence[Affine]) -> bool:
+    """Whether points of the domain touch the first and the last element of ``reach_of`` wherever it is asked.
+
+    Of a window that a small picture cuts off, nobody may read the first or the last weight.
+
+    where   not negative where it is asked
+    """
+    dims = {d.name: d.size for d in leaf.hom.dims}
+    spans = {size_name(d): s.span for d, s in dims.items() if s.step == 1}
+    ranges = [*dims.items(), *((x.iterator, x.size) for x in loops)]
+    box = [Affine.of(name) for name, _ in ranges]
+    box += [size.span - 1 - Affine.of(name) * size.step for name, size in ranges]
+    for index, rows, always in dict.fromkeys(_indices(leaf, loops, b.name)):
+        for positive in (False, True) if always else ():
+            at: list[Affine] = []
+            for a in (x for x in index if x is not None):
+                end = tightest(a, dims, loops, rows, positive).substitute(spans)
+                at += [a - end, end - a]
+            left, exact = project([*rows, *box, *at], [name for name, _ in ranges])
+            if not exact or not all(implied(r, where) for r in left):
+                return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
