@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from emit.c_text import affine_text, c_type
 from emit.gpu_touched import Touched, needed, touched
-from emit.guards_text import ends_are_met, overlapping_pairs, reach_of
+from emit.guards_text import open_ends, overlapping_pairs, reach_of
 from emit.host_text import Leaf, Loops, largest_size
 from emit.interface_text import size_text
 from lowering.loops import size_name
@@ -46,6 +46,14 @@ def ranges_of(
                 continue
             ends = reach_of(its, [(leaf, loops)], inside=True)
             assert ends is not None
+            left = _open_ends(leaf, loops, its)
+            if left is None:
+                unknown.append(b.name)
+                break
+            if left and ends[0]:
+                beyond = " || ".join(f"{affine_text(r, {})} < 0" for r in left)
+                runs = f"({_runs(leaf, loops, b.name) or 1}) && "
+                rows.append(f"if ({runs}({beyond})) return 0; /* {b.name} may have fewer elements */")
             if ends[0]:
                 test = _runs(leaf, loops, b.name)
                 box = isinstance(leaf, MdhProgram) and not leaf.hom.domain and not loops
@@ -76,13 +84,19 @@ def _asks_more(buffer: str, leaf: Leaf, loops: Loops) -> bool:
     b = _own(leaf, buffer)
     if b is None or b.extents[:1] != (None,):
         return False
-    if _is_conditional(leaf, buffer) or reach_of(b, [(leaf, loops)], inside=True) is None:
-        return True
-    if not isinstance(leaf, MdhProgram) or not leaf.hom.domain:
-        return False
-    where = [s.span - 1 for s in _sizes_tested(leaf, loops, buffer)]
-    where += _somewhere(leaf, loops, _needs_points(leaf, buffer))
-    return not ends_are_met(b, leaf, loops, where)
+    return _is_conditional(leaf, buffer) or reach_of(b, [(leaf, loops)], inside=True) is None
+
+
+def _open_ends(leaf: Leaf, loops: Loops, b: Buffer) -> list[Affine] | None:
+    """What is asked at run time for both ends of a range to be touched; None: that cannot be told.
+
+    In host loops it is taken to be so: their bounds are those of wavefronts, that touch what is between.
+    """
+    if not isinstance(leaf, MdhProgram) or not leaf.hom.domain or loops or b.extents[:1] != (None,):
+        return []
+    where = [s.span - 1 for s in _sizes_tested(leaf, loops, b.name)]
+    where += _somewhere(leaf, loops, _needs_points(leaf, b.name))
+    return open_ends(b, leaf, loops, where)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,15 +94,15 @@ KNOWN = {
     "lag": "for (int j = 0; j < m; j++) { float s = 0; for (int i = 0; i < n; i++) if (i + j < n) s += x[i + j];"
     " y[j] = s; }",
     "below_the_diagonal": "for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) if (j <= i) y[i] += x[i*n + j];",
+    "weights": "for (int i = 0; i < n; i++) for (int a = 0; a < 5; a++)"
+    " if (i + a >= 2 && i + a < n + 2) y[i] += x[a];",
+    "sums_of_the_first": LOOPS + "if (i + j < n) y[j] += x[i + j];",  # y has as many as there are sums
     "data_within": "for (int i = 0; i < n; i++) y[i] = x[i] > 1 && x[n - 1 - i] > 2 ? x[i] : 3.0f;",
 }
 UNKNOWN = {
     "data": "for (int i = 0; i < n; i++) y[i] += y[i] > 2 ? x[i] : 3.0f;",
     "data_beyond": "for (int i = 0; i < n; i++) y[i] = x[i] > 1 ? x[i + 1] : 3.0f;",
     "triangle": LOOPS + "y[i*m + j] = j <= i ? x[i*k + j] : 0.0f;",
-    "weights": "for (int i = 0; i < n; i++) for (int a = 0; a < 5; a++)"
-    " if (i + a >= 2 && i + a < n + 2) y[i] += x[a];",
-    "sums_of_the_first": LOOPS + "if (i + j < n) y[j] += x[i + j];",  # y has as many as there are sums
     "square": "for (int i = 0; i < n; i++) y[i] = x[i*i];",
     "steps": "for (int i = 1; i < n; i += 2) y[i] = i > k ? x[i] : 0.0f;",
     "wraps": "for (int i = 0; i < n; i++) y[i] = (unsigned)(i - 1) < u ? x[i] : 0.0f;",
