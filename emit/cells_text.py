@@ -23,7 +23,6 @@ from lowering.domains import Rows
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest
 from mdh_core.combine import CombineFunction
-from mdh_core.conditional import when_stored
 from mdh_core.expr import (
     Binary,
     Expr,
@@ -36,6 +35,7 @@ from mdh_core.expr import (
     as_affine,
     walk,
 )
+from mdh_core.guarded import when_stored
 from mdh_core.ir import Dim, Store, keeps_if_empty
 
 

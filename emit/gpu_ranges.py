@@ -50,12 +50,12 @@ def ranges_of(
             if left is None:
                 unknown.append(b.name)
                 break
-            if left and ends[0]:
-                beyond = " || ".join(f"{affine_text(r, {})} < 0" for r in left)
-                runs = f"({_runs(leaf, loops, b.name) or 1}) && "
-                rows.append(f"if ({runs}({beyond})) return 0; /* {b.name} may have fewer elements */")
             if ends[0]:
                 test = _runs(leaf, loops, b.name)
+                if left:
+                    beyond = " || ".join(f"{affine_text(r, {})} < 0" for r in left)
+                    asked = f"{test} && ({beyond})" if test else beyond
+                    rows.append(f"if ({asked}) return 0; /* {b.name} may have fewer elements */")
                 box = isinstance(leaf, MdhProgram) and not leaf.hom.domain and not loops
                 if isinstance(leaf, MdhProgram):
                     ends = _fewest(leaf, loops, b.name, *ends)
@@ -95,8 +95,8 @@ def _open_ends(leaf: Leaf, loops: Loops, b: Buffer) -> list[Affine] | None:
     if not isinstance(leaf, MdhProgram) or not leaf.hom.domain or loops or b.extents[:1] != (None,):
         return []
     where = [s.span - 1 for s in _sizes_tested(leaf, loops, b.name)]
-    where += _somewhere(leaf, loops, _needs_points(leaf, b.name))
-    return open_ends(b, leaf, loops, where)
+    every = _needs_points(leaf, b.name)
+    return open_ends(b, leaf, every, [*where, *_somewhere(leaf, loops, every)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from mdh_core.expr import (
     stmt_exprs,
     walk,
 )
-from mdh_core.ir import Buffer, MdhProgram, Sequential, Size, keeps_if_empty
+from mdh_core.ir import Buffer, MdhProgram, Sequential, Size
 from mdh_core.polytope import implied, project, rows_of, without_implied
 
 
@@ -168,32 +168,31 @@ def reach_of(b: Buffer, placed: list[tuple[Leaf, Loops]], inside: bool = False) 
     return list(dict.fromkeys(e.text for e in lows)), list(dict.fromkeys(e.text for e in highs))
 
 
-def open_ends(b: Buffer, leaf: MdhProgram, loops: Loops, where: Sequence[Affine]) -> list[Affine] | None:
+def open_ends(b: Buffer, leaf: MdhProgram, every: bool, where: Sequence[Affine]) -> list[Affine] | None:
     """What must not be negative for points of the domain to touch the first and the last element of
     ``reach_of``; None where that cannot be told.
 
     Of a window that a small picture cuts off, nobody may read the first or the last weight.  Rows that the
     source declares are there as a whole (``A[n][m]``, whose address is ``&A[0][0]``).
 
+    every   whether the array is touched at points of all dimensions only, and not at every cell
     where   not negative where it is asked
     """
-    outermost = slice(1 if b.rank > 1 and "[" in b.base else None)
+    has_rows = b.rank > 1 and b.base.startswith("&") and b.base.endswith("[0]" * b.rank)
+    outermost = slice(1 if has_rows else None)
     dims = {d.name: d.size for d in leaf.hom.dims}
     spans = {size_name(d): s.span for d, s in dims.items() if s.step == 1}
-    stores = [s for s in leaf.out.stores if s.buffer == b.name]
-    # a cell to which nothing is added may not exist
-    added = bool(stores) and all(keeps_if_empty(s, leaf.out.initial) for s in stores)
     found: dict[Affine, None] = {}
-    for index, own, always in dict.fromkeys(_indices(leaf, loops, b.name)):
-        rows = tuple(rows_of(leaf.hom.domain)) if added else own
+    for index, own, always in dict.fromkeys(_indices(leaf, (), b.name)):
+        rows = tuple(rows_of(leaf.hom.domain)) if every else own
         met = {n for a in (*index[outermost], *rows) if a is not None for n in a.names}
-        ranges = [(d, s) for d, s in (*dims.items(), *((x.iterator, x.size) for x in loops)) if d in met]
+        ranges = [(d, s) for d, s in dims.items() if d in met]
         box = [Affine.of(name) for name, _ in ranges]
         box += [size.span - 1 - Affine.of(name) * size.step for name, size in ranges]
         for positive in (False, True) if always else ():
             at: list[Affine] = []
             for a in (x for x in index[outermost] if x is not None):
-                end = tightest(a, dims, loops, rows, positive).substitute(spans)
+                end = tightest(a, dims, (), rows, positive).substitute(spans)
                 at += [a - end, end - a]
             left, exact = project([*rows, *box, *at], [name for name, _ in ranges])
             if not exact:

@@ -21,8 +21,8 @@ from emit.prefix_text import PrefixText, in_vectors
 from lowering.loops import size_name
 from lowering.lower import Nest, ScanNest
 from lowering.machine import LINE
-from mdh_core.conditional import when_stored
 from mdh_core.expr import Call, walk
+from mdh_core.guarded import when_stored
 from mdh_core.ir import Store, keeps_if_empty
 
 CHAINS = 4  # blocks of a scan that one thread works on together

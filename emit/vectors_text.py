@@ -55,7 +55,7 @@ class VectorsText(CellsText):
     def _look_at_conditions(self) -> None:
         """``middle``: only tiles away from the border have vectors; ``agreed``: what these ask once."""
         self.middle = inside(self.program)
-        self.agreed = agreed(self.program) if self.middle is None else None
+        self.agreed = agreed(self.program)
 
     @property
     def _keeps_order(self) -> bool:

@@ -20,10 +20,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from lifter.normalise import NonNegative, exact_facts
 from lifter.polyhedral import Constraint
-from lifter.reductions import conjuncts
 from mdh_core.combine import CombineFunction
-from mdh_core.conditional import behind_neutral
 from mdh_core.expr import INT32, Binary, Const, Expr, Select, Unary
+from mdh_core.guarded import behind_neutral, conjuncts
 
 Restricted = tuple[tuple[Constraint, ...], list[Expr]]
 

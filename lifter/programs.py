@@ -24,7 +24,7 @@ from lifter.normalise import (
 )
 from lifter.places import Dims, Entry, Env, Place, is_poison, output_twice, shown
 from lifter.polyhedral import Constraint, reaches, rename, satisfiable
-from lifter.reductions import as_condition, conjuncts
+from lifter.reductions import as_condition
 from lifter.segments import Segment
 from lifter.symbolic import Machine
 from lifter.trees import declarations
@@ -58,6 +58,7 @@ from mdh_core.expr import (
     variables,
     walk,
 )
+from mdh_core.guarded import conjuncts
 from mdh_core.ir import (
     Access,
     Buffer,

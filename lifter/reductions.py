@@ -45,6 +45,7 @@ from mdh_core.expr import (
     substitute,
     walk,
 )
+from mdh_core.guarded import conjuncts
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,14 +150,6 @@ def truth(e: Expr) -> Expr:
 def number(value: int, t: Type) -> Const:
     assert isinstance(t, ScalarType)
     return Const(float(value) if t.is_float else value, t)
-
-
-def conjuncts(e: Expr) -> list[Expr]:
-    if isinstance(e, Cast) and isinstance(e.a, Binary) and e.a.op == "&&":
-        return conjuncts(e.a)
-    if isinstance(e, Binary) and e.op == "&&":
-        return conjuncts(e.a) + conjuncts(e.b)
-    return [e]
 
 
 def as_condition(e: Expr) -> Expr:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.normalise import assigned_buffers, assigned_scalars
-from lifter.reductions import conjunction, conjuncts
+from lifter.reductions import conjunction
 from lifter.trees import Body, declarations, has_loop, loops_in, tree_exprs
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
@@ -42,6 +42,7 @@ from mdh_core.expr import (
     variables,
     walk,
 )
+from mdh_core.guarded import conjuncts
 from mdh_core.ir import MdhProgram
 
 

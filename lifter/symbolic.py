@@ -45,7 +45,6 @@ from lifter.reductions import (
     Rules,
     as_condition,
     conjunction,
-    conjuncts,
     truth,
 )
 from lifter.trees import declarations
@@ -80,6 +79,7 @@ from mdh_core.expr import (
     variables,
     walk,
 )
+from mdh_core.guarded import conjuncts
 from mdh_core.source import Span
 
 MAX_NODES = 20_000  # of one value

@@ -16,12 +16,10 @@ first says so.  Shown right by tests/test_agreed.py.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from lowering.inside import evaluated, inside
 from mdh_core.combine import choice_of
-from mdh_core.conditional import behind_conditions, behind_neutral
 from mdh_core.expr import (
     INT32,
     Binary,
@@ -39,6 +37,7 @@ from mdh_core.expr import (
     walk,
 )
 from mdh_core.fields import in_fields
+from mdh_core.guarded import behind_conditions, behind_neutral, conjuncts
 from mdh_core.ir import MdhProgram
 
 
@@ -61,8 +60,9 @@ class Agreed:
 
 
 def agreed(program: MdhProgram) -> Agreed | None:
-    """None where nothing is read under a condition, or there is more to it than one for all that is done."""
-    if not any(a.conditional for a in program.inp.accesses):
+    """None where nothing is read under a condition, or there is more to it than one for all that is done;
+    and where it is that of a border (``lowering.inside``)."""
+    if not any(a.conditional for a in program.inp.accesses) or inside(program) is not None:
         return None
     return _agreed(program)
 
@@ -111,14 +111,6 @@ def _agreed(program: MdhProgram) -> Agreed | None:
             inp=replace(program.inp, accesses=tuple(replace(a, conditional=False) for a in accesses)),
         ),
     )
-
-
-def conjuncts(e: Expr) -> Iterator[Expr]:
-    """Conditions that all have to hold where one does."""
-    if isinstance(e, Binary) and e.op == "&&":
-        yield from (*conjuncts(e.a), *conjuncts(e.b))
-    else:
-        yield e
 
 
 def _of_a_map(program: MdhProgram) -> tuple[Expr | None, list[Expr]]:

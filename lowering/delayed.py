@@ -52,7 +52,6 @@ from lowering.programs import (
     with_values,
 )
 from mdh_core.combine import CC, CombineFunction, CombineOp, neutral, scalar_operator
-from mdh_core.conditional import behind_conditions
 from mdh_core.expr import (
     Affine,
     Binary,
@@ -70,6 +69,7 @@ from mdh_core.expr import (
     rewrite,
     walk,
 )
+from mdh_core.guarded import behind_conditions
 from mdh_core.ir import (
     Access,
     Buffer,

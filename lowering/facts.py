@@ -276,7 +276,7 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
 
 def _have_one_condition(f: Facts, dim: str) -> bool:
     """Whether neighbours in a dimension are computed all or none, where vectors ask once for all lanes."""
-    found = None if has_border(f) else agreed(f.program)
+    found = agreed(f.program)
     return found is None or found.along(dim)
 
 

@@ -11,8 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mdh_core.combine import CombineFunction
-from mdh_core.expr import INT32, Binary, Const, Expr, Load, Operand, Select, Unary, as_affine, walk
+from mdh_core.expr import INT32, Binary, Cast, Const, Expr, Load, Operand, Select, Unary, as_affine, walk
 from mdh_core.ir import MdhProgram, Store
+
+
+def conjuncts(e: Expr) -> list[Expr]:
+    """Conditions that all have to hold where one does, in the order in which they are asked."""
+    if isinstance(e, Cast) and isinstance(e.a, Binary) and e.a.op == "&&":
+        return conjuncts(e.a)
+    if isinstance(e, Binary) and e.op == "&&":
+        return conjuncts(e.a) + conjuncts(e.b)
+    return [e]
 
 
 def when_stored(program: MdhProgram, store: Store, value: Expr) -> tuple[Expr | None, Expr]:
