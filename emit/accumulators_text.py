@@ -234,6 +234,8 @@ class Accumulators:
 
     def _needs_tail(self) -> bool:
         """Whether some steps are taken point by point."""
+        if self.reduces_lanes and self.n.between is not None and self.n.between.guards:
+            return True
         tile = max(self.n.nest.tile - self.n.scope, 0)
         if self._step_condition(tile) is not None:
             return not self._row_by_row(tile)
@@ -362,6 +364,8 @@ class Accumulators:
         """Whether whole steps of the tile are in one loop, so that rows can be fetched between them."""
         tile = max(self.n.nest.tile - self.n.scope, 0)
         reduced = [x for x in self.inner if x.dim not in self.n.concatenated]
+        if self.n.between is not None and self.n.between.guards:
+            return False
         if not self.full or not self.axes or len(reduced) != 1 or self.inner[:tile][-1:] != (reduced[0],):
             return False
         return reduced[0].size == 1 and self._step_condition(tile) is None
@@ -583,11 +587,12 @@ class Accumulators:
             and isinstance(e.a, Var)
             and isinstance(e.b, Var)
             and e.a.name == "l0"
+            and not (e.op in ("+", "-", "*") and e.type.kind == "int")
         ):
             self.out.add(f"{left[0]} {e.op}= {right[0]};")
             return
         variables = {f"l{c}": a for c, a in enumerate(left)} | {f"r{c}": v for c, v in enumerate(right)}
-        combine = VectorPrinter(self.context, self.vectors, variables=variables)
+        combine = VectorPrinter(self.context, self.vectors, variables=variables, wraps=True)
         new = [combine.vector(v) for v in lane_values(self.function)]
         if len(new) > 1:
             new = [self._named_vector(v, t) for v, t in zip(new, self.types, strict=True)]

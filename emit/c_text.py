@@ -15,6 +15,10 @@ from typing import assert_never
 from mdh_core.expr import (
     COMPARISONS,
     LOGICAL,
+    UINT8,
+    UINT16,
+    UINT32,
+    UINT64,
     Affine,
     Assign,
     Binary,
@@ -59,6 +63,7 @@ PRECEDENCE = {
     ">=": 10, "==": 9, "!=": 9, "&": 8, "^": 7, "|": 6, "&&": 5, "||": 4,
 }  # fmt: skip
 UNARY, TERNARY, ATOM = 14, 3, 20
+_UNSIGNED = {t.bits: t for t in (UINT8, UINT16, UINT32, UINT64)}
 # gcc and clang ask for parentheses around these pairs (-Wparentheses)
 _CLARIFY = {"&", "|", "^", "<<", ">>", "&&", "||"}
 
@@ -96,6 +101,26 @@ def _is_atom(text: str) -> bool:
     return text.replace("_", "a").replace(".", "a").isalnum()
 
 
+def unsigned(t: ScalarType) -> ScalarType:
+    """The unsigned type as wide as an integer type."""
+    return _UNSIGNED[t.bits]
+
+
+def wrapping(op: str, t: ScalarType) -> ScalarType | None:
+    """The unsigned type in which C computes ``op`` on scalars of type ``t`` for all operands; None: in ``t``.
+
+    Partial results, and what is computed for lanes that do not need it, may leave the range of a signed type
+    where the original never does.  The unsigned type holds the same value modulo two to the number of bits,
+    so that the results are the same.  What is narrower than ``int`` is computed in ``int``, which holds all
+    sums of such values, but not all products of ``unsigned short``.
+    """
+    if op not in ("+", "-", "*") or not t.is_integer or t.kind == "bool":
+        return None
+    if t.bits >= 32:
+        return unsigned(t) if t.kind == "int" else None
+    return UINT32 if op == "*" and (t.kind, t.bits) == ("uint", 16) else None
+
+
 def rounded(t: str, product: str) -> str:
     """A product, of scalars or vectors of type ``t``, that is not contracted with what it is added to."""
     return f"MDH_ROUNDED({t}, {product})"
@@ -111,15 +136,18 @@ class Printer:
         functions: tuple[Function, ...] = (),
         index: Callable[[Binary], str | None] = lambda e: None,
         rounds: bool = False,
+        wraps: bool = False,
     ) -> None:
         """``index``: the text of a sum over indices, as ``affine_text`` writes it; None for anything else.
 
         ``rounds``: no compiler may contract a product and a sum (``mdh_core.rounding``).
+        ``wraps``: signed results may not fit where the original computes nothing: see ``wrapping``.
         """
         self.leaf = leaf
         self.rename = rename
         self.index = index
         self.rounds = rounds
+        self.wraps = wraps
         self.functions = {f.name: f for f in functions}
 
     def text(self, e: Expr, parent: int = 0) -> str:
@@ -139,6 +167,8 @@ class Printer:
                 return text, ATOM if _is_atom(text) or text.endswith(("]", ")")) else TERNARY
             case Unary(op=op, a=a):
                 inner = self.text(a, UNARY)
+                if self.wraps and (u := wrapping(op, e.type)):
+                    return f"({c_type(e.type)})-({c_type(u)}){inner}", UNARY
                 return (f"{op}({inner})" if inner.startswith(op) else f"{op}{inner}"), UNARY
             case Binary():
                 return self._binary(e)
@@ -164,6 +194,9 @@ class Printer:
         if index is not None:
             return index, ATOM if _is_atom(index) else PRECEDENCE["+"]
         p = PRECEDENCE[e.op]
+        if self.wraps and (u := wrapping(e.op, e.type)):
+            a, b = (f"({c_type(u)}){self.text(x, UNARY)}" for x in (e.a, e.b))
+            return f"({c_type(e.type)})({a} {e.op} {b})", UNARY
         a = self.text(e.a, ATOM if self._unclear(e.a, e.op) else p)
         b = self.text(e.b, ATOM if self._unclear(e.b, e.op) else p + 1)
         text = f"{a} {e.op} {b}"

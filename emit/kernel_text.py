@@ -315,9 +315,9 @@ class Context:
 
     # ------------------------------------------------------------------ scalar code
 
-    def printer(self) -> Printer:
+    def printer(self, wraps: bool = False) -> Printer:
         functions = self.program.functions
-        return Printer(self._leaf, functions=functions, index=self._sum, rounds=self.rounds)
+        return Printer(self._leaf, functions=functions, index=self._sum, rounds=self.rounds, wraps=wraps)
 
     def _sum(self, e: Binary) -> str | None:
         """The text of an affine value over indices and parameters, all of them ``long`` here."""
@@ -377,36 +377,27 @@ class Context:
             return text if text.replace("_", "a").isalnum() else f"({text})"
         return f"(({name})({text}))" if not text.replace("_", "a").isalnum() else f"({name}){text}"
 
-    def scalar(self, e: Expr, parent: int = 3) -> str:
-        return self.printer().text(e, parent)
+    def scalar(self, e: Expr, parent: int = 3, wraps: bool = False) -> str:
+        """``wraps``: for lanes, too, that the original does not compute."""
+        return self.printer(wraps).text(e, parent)
 
     def combined(self, f: CombineFunction, left: list[str], right: list[str]) -> list[str]:
         """Texts of ``f(left, right)``, one per component."""
-        texts, printer = self._operator_printer(left, right)
-        return [_wrapping(e, texts) or printer.text(e) for e in f.values]
+        printer = self._operator_printer(left, right)
+        return [printer.text(e) for e in f.values]
 
     def condition(self, e: Expr, left: list[str], right: list[str]) -> str:
         """A condition over the operands of an operator."""
-        return self._operator_printer(left, right)[1].text(e)
+        return self._operator_printer(left, right).text(e)
 
-    def _operator_printer(self, left: list[str], right: list[str]) -> tuple[dict[str, str], Printer]:
+    def _operator_printer(self, left: list[str], right: list[str]) -> Printer:
         texts = {f"l{c}": t for c, t in enumerate(left)} | {f"r{c}": t for c, t in enumerate(right)}
 
         def leaf(e: Expr) -> str:
             assert isinstance(e, Var), e
             return atom(texts[e.name])
 
-        return texts, Printer(leaf, functions=self.program.functions)
-
-
-def _wrapping(e: Expr, texts: dict[str, str]) -> str | None:
-    """Signed sums and products of partial results may overflow where the whole does not: wrap."""
-    if not (isinstance(e, Binary) and e.op in "+*" and e.type.kind == "int" and e.type.bits >= 32):
-        return None
-    if not (isinstance(e.a, Var) and isinstance(e.b, Var)):
-        return None
-    t = c_type(e.type)
-    return f"({t})((unsigned {t}){atom(texts[e.a.name])} {e.op} (unsigned {t}){atom(texts[e.b.name])})"
+        return Printer(leaf, functions=self.program.functions, wraps=True)
 
 
 _ATOM = re.compile(r"\w+(\[[^][]*\])*")

@@ -59,6 +59,10 @@ class MaskedText:
         self.count = f"vectors_{self.vectors.suffix}"
 
     def write(self, body: Sequence[Stmt], mask: Mask | None = None) -> None:
+        with self.printer.everywhere(mask is not None):
+            self._write(body, mask)
+
+    def _write(self, body: Sequence[Stmt], mask: Mask | None) -> None:
         for s in body:
             match s:
                 case Declare(name=name, type=t, value=value):
@@ -136,7 +140,8 @@ class MaskedText:
         known = dict(self.printer.named)
         with self.out.block("do"):
             with self.out.block(f"for (long {step} = 0; {step} < {AT_ONCE}; {step}++)"):
-                self._each(f"{here} &= {self.printer.mask(s.cond)[0]};")
+                with self.printer.everywhere():
+                    self._each(f"{here} &= {self.printer.mask(s.cond)[0]};")
                 self.write(s.body, (here, bits))
             self.out.add(f"{more} = 0;")
             lanes = f"for (long {lane} = 0; {lane} < {self.vectors.lanes}; {lane}++)"

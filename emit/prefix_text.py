@@ -181,7 +181,8 @@ class PrefixText:
         f = self.program.hom.function
         assert f is not None
         variables = {"l0": left, "r0": right}
-        return VectorPrinter(self.context, self.vectors, variables=variables).vector(f.values[0])
+        printer = VectorPrinter(self.context, self.vectors, variables=variables, wraps=True)
+        return printer.vector(f.values[0])
 
     def _store(self, stores: Sequence[Store], result: str) -> None:
         printer = VectorPrinter(self.context, self.vectors, results={0: result})

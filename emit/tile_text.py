@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from emit.ahead_text import write_pages
+from emit.between_text import find_ends
 from emit.c_text import c_type
 from emit.cells_text import for_head, step_of
 from emit.flat_text import write_flat
@@ -149,15 +150,18 @@ class Tile(Results):
             self._steps_between_rows(loop, k, (first, end))
             return
         condition = self._step_condition(k + 1)
-        if condition is None and whole in (None, "0"):
+        ends = find_ends(self, k, first, end)
+        if ends is None and condition is None and whole in (None, "0"):
             with self.out.block(for_head(loop, variable, first, end)):
                 self._fetch_pages(k + 1)
                 self._points(k + 1)
             return
         step = step_of(loop, variable)
-        self.out.add(f"long {variable} = {first};")
         tile, at = self.inner[k + 1 :], self.context.at
         late = condition and self.n.domain.rising(loop.dim, self.steps, tile, at, every=self.guarded)
+        if ends is not None:
+            first, end, late, condition = ends.first, ends.end, ends.begun(variable), ends.whole(variable)
+        self.out.add(f"long {variable} = {first};")
         if late:
             with self.out.block(f"for (; {variable} < {end} && !({late}); {step})"):
                 self._single_points(k + 1)
@@ -332,7 +336,10 @@ class Tile(Results):
         assert self.vectors is not None
         fields = {at: self._gathered_here(name, t) for at, (name, t) in self.gathered.items()}
         operands = operands or self._held()
-        printer = VectorPrinter(self.context, self.vectors, operands=operands, fields=fields)
+        # of a guarded tile, points outside of the domain are computed as well
+        printer = VectorPrinter(
+            self.context, self.vectors, operands=operands, fields=fields, wraps=self.guarded
+        )
         if not self.masked:
             self._write_vector_point(printer)
             return

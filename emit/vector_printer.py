@@ -9,10 +9,11 @@ Shown right by tests/test_narrow.py (all pairs of bytes), tests/test_emit.py and
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from emit.c_text import c_type, rounded
+from emit.c_text import c_type, rounded, unsigned
 from emit.kernel_text import Context, atom
 from emit.math_text import lanes_call
 from lowering.facts import IN_VECTORS
@@ -69,6 +70,9 @@ class Vectors:
 
     def mask(self, t: ScalarType) -> str:
         return self.type(mask_type(t))
+
+    def unsigned(self, t: ScalarType) -> str:
+        return self.type(unsigned(t))
 
     def typedefs(self) -> list[str]:
         lines = []
@@ -128,6 +132,7 @@ class VectorPrinter:
         variables: dict[str, str] | None = None,
         operands: dict[int, str] | None = None,
         fields: Mapping[tuple[int, str], str] | None = None,
+        wraps: bool = False,
     ) -> None:
         self.fields = fields or {}  # of records, by the number of their access and the name: vectors
         self.operands = operands or {}  # vectors that are loaded already, by the number of their access
@@ -135,6 +140,7 @@ class VectorPrinter:
         self.vectors = vectors
         self.results = results or {}
         self.variables = dict(variables or {})  # vector-valued variables (l0, r0, ...)
+        self.wraps = wraps  # whether what is computed now may be more than the original computes
         self.named: dict[Expr, str] = {}  # expressions that have been computed as vectors
 
     def varies(self, e: Expr) -> bool:
@@ -171,7 +177,7 @@ class VectorPrinter:
 
         Arithmetic on narrow types has int in C, and an enumeration is none of the types of lanes.
         """
-        text = self.context.scalar(e, 14)
+        text = self.context.scalar(e, 14, self.wraps)
         t = e.type
         narrow = isinstance(t, ScalarType) and t.is_integer and t.bits < 32
         return f"({c_type(t)}){atom(text)}" if narrow or self._has_own_type(e) else text
@@ -226,7 +232,10 @@ class VectorPrinter:
         """An expression that is computed for each lane on its own."""
         if any(isinstance(n, Var) and n.name in self.variables for n in walk(e)):
             raise NotVector
-        return self._each_lane(e.type, lambda lane: self._at_lane(lane, lambda: self.context.scalar(e)))
+        wraps = self.wraps
+        return self._each_lane(
+            e.type, lambda lane: self._at_lane(lane, lambda: self.context.scalar(e, wraps=wraps))
+        )
 
     def _each_lane(self, t: Type, value: Callable[[str], str], before: str = "") -> str:
         """A vector with ``value`` of each lane's number; ``before``: statements in front of it."""
@@ -267,7 +276,9 @@ class VectorPrinter:
                 return self._lane_by_lane(e) if known is None else self._load(e, buffer, known)
             case Binary() | Unary() if is_truth(e):  # -1 and 0 in all lanes are 1 and 0 in C
                 return self._vector(Cast(e, INT32))
-            case Unary(op="-" | "~" as op, a=a):
+            case Unary(op="-" | "~" as op, a=a, type=t):
+                if op == "-" and self.wraps and t.kind == "int":
+                    return f"(({self.vectors.type(t)})-({self.vectors.unsigned(t)}){self._vector(a)})"
                 return f"({op}{self._vector(a)})"
             case Binary(op=op, a=a, b=b, type=t) if op not in COMPARISONS | LOGICAL:
                 if op in "/%" and t.is_integer and not steady_divisor(e):
@@ -275,6 +286,9 @@ class VectorPrinter:
                 self.vectors.type(t)
                 if op in ("<<", ">>") and b.type != t:  # C converts neither operand to the other's type
                     b = Cast(b, t)
+                if self.wraps and t.kind == "int" and op in ("+", "-", "*"):
+                    one, other = self._unsigned(a, t), self._unsigned(b, t)
+                    return f"(({self.vectors.type(t)})({one} {op} {other}))"
                 text = f"{self.operand(a)} {op} {self.operand(b)}"
                 if self.context.rounds and op == "*" and t.is_float:
                     return rounded(self.vectors.type(t), text)
@@ -295,6 +309,23 @@ class VectorPrinter:
             case _:
                 raise NotVector
 
+    @contextmanager
+    def everywhere(self, more: bool = True) -> Iterator[None]:
+        """What is printed inside is computed for all lanes, the original does so for some (``more``: if so).
+
+        Signed integers are computed as unsigned ones then, for which no result is undefined.
+        """
+        before, self.wraps = self.wraps, self.wraps or more
+        try:
+            yield
+        finally:
+            self.wraps = before
+
+    def _unsigned(self, e: Expr, t: ScalarType) -> str:
+        """An operand of type ``t``, as a vector or what all lanes share, without its sign."""
+        u = self.vectors.unsigned(t) if self.varies(e) else c_type(unsigned(t))
+        return f"({u}){self.operand(e)}"
+
     def _select(self, cond: Expr, then: Expr, other: Expr, t: Type) -> str:
         if not isinstance(t, ScalarType) or any(
             self._may_fail(n) for arm in (then, other) for n in walk(arm)
@@ -307,7 +338,8 @@ class VectorPrinter:
         else:  # one condition for all lanes; gcc 12 fails on ``condition ? vector : vector``
             one = f"({c_type(_int_of(t.bits))})-({self.context.scalar(cond, 14)} != 0)"
             mask = f"{one} - ({mask_type}){{0}}"
-        x, y = self.vector(then), self.vector(other)
+        with self.everywhere():
+            x, y = self.vector(then), self.vector(other)
         return (
             f"({{ const {mask_type} {m} = {mask}; ({self.vectors.type(t)})"
             f"(({m} & ({mask_type}){x}) | (~{m} & ({mask_type}){y})); }})"
@@ -344,7 +376,9 @@ class VectorPrinter:
             case Binary(op="&&" | "||" as op, a=a, b=b):
                 if any(self._may_fail(n) for n in walk(b)):
                     raise NotVector  # C would not look at it in every lane
-                one, other = self.mask(a), self.mask(b)
+                one = self.mask(a)
+                with self.everywhere():
+                    other = self.mask(b)
                 w = max(one[1], other[1])
                 return f"(({self.as_wide(one, w)}) {op[0]} ({self.as_wide(other, w)}))", w
             case Unary(op="!", a=a):

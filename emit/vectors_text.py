@@ -20,6 +20,7 @@ from emit.kernel_text import Context, Lines, product_text
 from emit.masked_text import MaskedText
 from emit.vector_printer import NotVector, VectorPrinter, Vectors, vector_store
 from lowering.agreed import agreed
+from lowering.between import Between, between
 from lowering.facts import SHORTEST_ROW, in_whole_vectors
 from lowering.inside import inside
 from lowering.loops import Loop, size_name
@@ -53,9 +54,18 @@ class VectorsText(CellsText):
         self.joined: dict[str, str] = {}  # outputs whose rows are joined -> where that pays
 
     def _look_at_conditions(self) -> None:
-        """``middle``: only tiles away from the border have vectors; ``agreed``: what these ask once."""
+        """``middle``: only tiles away from the border have vectors; ``agreed``: what these ask once;
+        ``between``: or they are where all that is read exists."""
         self.middle = inside(self.program)
         self.agreed = agreed(self.program)
+        self.between: Between | None = None
+        last = self.nest.loops[-1] if self.nest.loops else None
+        if last is None or last.role != "lanes":
+            return
+        if self.agreed is None or not self.agreed.along(last.dim):
+            found = between(self.program)
+            if found is not None and not (found.guards and last.dim in self.concatenated):
+                self.agreed, self.between = None, found
 
     @property
     def _keeps_order(self) -> bool:
@@ -165,6 +175,7 @@ class VectorsText(CellsText):
             or not self._may_have_lanes
             or any(a.conditional for a in self.vector_program.inp.accesses)
             or (self.agreed is not None and not self.agreed.along(last.dim))
+            or not self._goes_along_reads(inner)
         ):
             return False
         function = self.vector_function
@@ -178,6 +189,14 @@ class VectorsText(CellsText):
         except NotVector:
             return False
         return True
+
+    def _goes_along_reads(self, inner: tuple[Loop, ...]) -> bool:
+        """Whether the loop around the tile goes along the lanes, and nothing else is reduced in the tile."""
+        if self.between is None or not self.between.guards:
+            return True
+        tile = max(self.nest.tile - self.scope, 0)
+        others = [x for x in inner[tile:-1] if x.dim not in self.concatenated]
+        return tile > 0 and inner[tile - 1].dim == inner[-1].dim and not others
 
     @property
     def _may_have_lanes(self) -> bool:
@@ -196,7 +215,7 @@ class VectorsText(CellsText):
     @property
     def vector_program(self) -> MdhProgram:
         """What vectors compute: fields of records; without conditions on a border, or that lanes agree on."""
-        known = self.middle or self.agreed
+        known = self.middle or self.agreed or self.between
         program = self.program if known is None else known.program
         if self._apart is None or self._apart[0] is not program:
             self._apart = program, in_fields(program)

@@ -32,6 +32,7 @@ from frontend_c.teams import around, in_the_way, own_variables, pragma_at, regio
 from frontend_c.tracking import Untracked
 from lifter.annotations import BUILTIN_OPERATORS, Claim, Directive, parse_claim, parse_directive
 from lifter.loop_nest import LoopNest
+from lifter.trees import has_loop
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.expr import ScalarType
 from mdh_core.ir import Param
@@ -283,7 +284,7 @@ class _One:
         )
         context = Context(self.file.unit, self.file.positions, types)
         reader, (statements, params, buffers, scalars) = self._nest(context, enclosing, nest)
-        if not any(hasattr(s, "iterator") for s in statements):
+        if not any(map(has_loop, statements)):
             raise refuse("MDH210", "nest holds no loop", self._head())
         named = [f for op in self.directive.combine_ops for f in op.functions if f not in BUILTIN_OPERATORS]
         for f in named:
@@ -356,10 +357,10 @@ class _One:
         stream = self.file.stream
         first = self.file.after_pragmas(self.found.token + 1)
         text = stream[first].text if first < len(stream) and stream[first].kind != "pragma" else ""
-        if self.chunk is None or text not in ("for", "{"):
+        if self.chunk is None or text not in ("for", "if", "{"):
             raise refuse(
                 "MDH004", "directive is not followed by a loop or block", self.found.span,
-                help="put it directly before a `for` statement or a block",
+                help="put it directly before a `for` statement, an `if` with loops in it or a block",
             )  # fmt: skip
         if first < self.file.taken:
             raise refuse(
@@ -417,7 +418,7 @@ class _One:
         """The function's definition and the nest's statement; MDH003 where they do not parse."""
         definition = self._definition(first, end)
         for node in walk_nodes(definition):
-            if isinstance(node, c_ast.For | c_ast.Compound) and first_token(node) == first:
+            if isinstance(node, c_ast.For | c_ast.If | c_ast.Compound) and first_token(node) == first:
                 return definition, node
         raise refuse("MDH003", f"function `{self.function}` cannot be parsed", self._head())
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 
+from lowering.between import between
 from lowering.inside import evaluated, inside
 from mdh_core.combine import choice_of
 from mdh_core.expr import (
@@ -68,8 +69,9 @@ def agreed(program: MdhProgram) -> Agreed | None:
 
 
 def vector_program(program: MdhProgram) -> MdhProgram:
-    """What vectors compute of a program: without a border's conditions or one that all lanes agree on."""
-    found = inside(program) or agreed(program)
+    """What vectors compute of a program: without a border's conditions or one that all lanes agree on, or
+    between points that read everything."""
+    found = inside(program) or agreed(program) or between(program)
     return program if found is None else found.program
 
 

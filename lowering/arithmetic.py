@@ -33,7 +33,8 @@ from lowering.parameters import input_buffers
 from lowering.parts import has_even_work
 from lowering.point import Point, blocks_of, dims_around, round_up, steps_of, tile_of
 from lowering.traffic import in_one_way
-from mdh_core.expr import Affine, Binary, Call, Select, stmt_exprs, straight_line, walk
+from mdh_core.combine import choice_of
+from mdh_core.expr import Affine, Binary, Call, ScalarType, Select, stmt_exprs, straight_line, walk
 from mdh_core.lanes import LANES, lane_function
 
 _MOVED = 0.5  # of the points of a tile's second time is not hidden behind memory
@@ -137,7 +138,8 @@ def _reducing(
     """Share of what its vectors, or scalars, could do that the register tile of a reduction reaches."""
     vectors = max(1, int(point.get("lanes", 1)) // vector_length(f, machine))
     rows = rows_of(f, point)
-    chains = rows * vectors if works else rows
+    components = accumulated(f)
+    chains = rows * vectors * components if works else rows
     if works and has_records(f):
         chains = _CHAINS * rows  # what is combined is long enough by itself
     written_out = max((int(point.get(f"unroll_{d}", 1)) for d in f.pw), default=1)
@@ -155,7 +157,7 @@ def _reducing(
     if works:
         whole_vectors, single = _loads(f, machine, point, vector, rows, vectors)
         computed = _computed(f, point, packs, vector, rows, vectors)
-        held_there = written_out > 1 or _holds(f, machine, point, rows * vectors, vectors)
+        held_there = written_out > 1 or _holds(f, machine, point, rows * vectors * components, vectors)
         if (short or rows > 1) and not held_there:
             whole_vectors = max(whole_vectors, float(sum(bool(s) for _, s in strides(f, vector))))
         if short:
@@ -165,12 +167,24 @@ def _reducing(
             share /= max(1.0 + whole_vectors + 0.5 * single + computed, 0.9 * (whole_vectors + single))
     operands = 2 if rows == 1 and vector in f.cc else vectors + 2  # what one row uses stays in memory
     kept = operands + (written_out if written_out > 1 else 0)  # operands of a row, weights of a column
-    components = len(f.in_lanes.component_types) if has_records(f) else 1
     if rows * vectors * components + kept > machine.registers:
         share *= 0.25
     if works and _addresses(f, point, packs) > _ADDRESSES:
         share *= 0.7
     return share
+
+
+@once
+def accumulated(f: Facts) -> int:
+    """Vectors that hold the results of one vector of lanes: several where several results are found at once.
+
+    A position is found beside its value, which alone is compared (``lowering.facts.is_screened``).
+    """
+    function = f.program.hom.function
+    if function is not None and choice_of(function) is not None:
+        return 1
+    sizes = (t.size for t in f.in_lanes.component_types if isinstance(t, ScalarType))
+    return max(1, sum(max(1, n // f.lane_bytes) for n in sizes))
 
 
 def _addresses(f: Facts, point: Point, packs: Mapping[str, float | None]) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.ahead import PAGE
-from lowering.arithmetic import arithmetic, box_bytes, packed_elements, rows_of
+from lowering.arithmetic import accumulated, arithmetic, box_bytes, packed_elements, rows_of
 from lowering.cost import alike, cost, footprint_of, has_lines, past_caches
 from lowering.dealt import PARTS, fewest_parts
 from lowering.facts import (
@@ -276,7 +276,8 @@ def _shapes(f: Facts, machine: Machine) -> Iterator[Shape]:
         lanes = [1] if vector == "-" else [n for n in lane_counts(f, v) if n <= max(f.sizes[vector], 4)]
         packs = _packs(f, vector) if vector != "-" and f.pw and not has_records(f) else [()]
         for width, rows, names in itertools.product(lanes or [v], _row_shapes(f, machine, vector), packs):
-            if rows and math.prod(n for _, n in rows) * max(1, width // v) > machine.registers - 4:
+            held = math.prod(n for _, n in rows) * max(1, width // v) * accumulated(f)
+            if rows and held > machine.registers - 4:
                 continue
             single = {a.buffer for a, s in strides(f, vector) if s == 0}  # read one by one, not in vectors
             for choice in ("block", "panel") if names else ("no",):

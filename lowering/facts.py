@@ -15,6 +15,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from lowering.agreed import agreed, in_lanes
 from lowering.ahead import read_once
+from lowering.between import between
 from lowering.copied import copied_value
 from lowering.domains import read_in_boxes, shares
 from lowering.histogram import MOST_POINTS, OneHot, followed
@@ -205,7 +206,11 @@ def has_border(f: Facts) -> bool:
 
 
 def _has_vector_form(f: Facts) -> bool:
-    p = f.in_lanes
+    return _in_vector_form(f, f.in_lanes)
+
+
+def _in_vector_form(f: Facts, p: MdhProgram) -> bool:
+    """``p``: what vectors compute of the program."""
     lanes = lane_function(p)
     body = lanes.body
     if not (straight_line(body) or has_masked_form(body, p)) or any(a.conditional for a in p.inp.accesses):
@@ -245,7 +250,7 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
     if not f.ps and _has_vector_form(f):
         function = f.program.hom.function
         for d in (*reversed(f.cc), *reversed(f.pw)):
-            if f.sizes[d] < 4 or not _gathers_once(f, d) or not _have_one_condition(f, d):
+            if f.sizes[d] < 4 or not _gathers_once(f, d) or not _may_read_in_lanes(f, d):
                 continue
             inputs = [s for _, s in strides(f, d)]
             if d in f.cc:
@@ -274,10 +279,16 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
     return (*natural_cc, *natural_pw, *by_copy, *apart[:2], "-")
 
 
-def _have_one_condition(f: Facts, dim: str) -> bool:
-    """Whether neighbours in a dimension are computed all or none, where vectors ask once for all lanes."""
+def _may_read_in_lanes(f: Facts, dim: str) -> bool:
+    """Whether neighbours in a dimension are computed all or none, where vectors ask once for all lanes; or
+    what they read under a condition lies between elements that are read."""
     found = agreed(f.program)
-    return found is None or found.along(dim)
+    if found is not None and found.along(dim):
+        return True
+    reads = between(f.program)
+    if reads is None:
+        return found is None
+    return (f.pw[-1:] == (dim,) or not reads.guards) and (found is None or _in_vector_form(f, reads.program))
 
 
 def _gathers_once(f: Facts, dim: str) -> bool:

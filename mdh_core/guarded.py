@@ -21,6 +21,10 @@ def conjuncts(e: Expr) -> list[Expr]:
         return conjuncts(e.a)
     if isinstance(e, Binary) and e.op == "&&":
         return conjuncts(e.a) + conjuncts(e.b)
+    if isinstance(e, Unary) and e.op == "!":
+        inner = e.a.a if isinstance(e.a, Cast) else e.a
+        if isinstance(inner, Binary) and inner.op == "||":
+            return conjuncts(Unary("!", inner.a, INT32)) + conjuncts(Unary("!", inner.b, INT32))
     return [e]
 
 
