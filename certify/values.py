@@ -120,7 +120,8 @@ class Env:
                 return self._field(self.value(e.a), e)
             case MakeRecord():
                 parts = [self.value(v) for v in e.values]
-                return self.record(parts)
+                assert isinstance(e.type, RecordType)
+                return tuple(_scalar(v) for v, _ in parts), self.record([t for _, t in parts], e.type)
 
     def index(self, e: Load) -> Index:
         return tuple(self.integer(i) for i in e.index)
@@ -141,9 +142,13 @@ class Env:
             return value, self.terms.number(value, new)
         return value, self.terms.cast(x[1], old, new)
 
-    def record(self, parts: list[Traced]) -> Traced:
-        values = tuple(_scalar(v) for v, _ in parts)
-        return values, self.terms.node("call", "record", "", *(t for _, t in parts))
+    def record(self, parts: list[Term], t: RecordType) -> Term:
+        """The record with these fields; the record itself where all are one record's, each in its place."""
+        nodes = [self.terms.nodes[part] for part in parts]
+        own = [("call", f"field {name}", "") for name, _ in t.fields]
+        if [n[:3] for n in nodes] == own and len({n[3] for n in nodes}) == 1:
+            return int(nodes[0][3])  # type: ignore[call-overload]
+        return self.terms.node("call", "record", "", *parts)
 
     def _field(self, x: Traced, e: Field) -> Traced:
         assert isinstance(e.a.type, RecordType) and isinstance(x[0], tuple)
@@ -252,7 +257,7 @@ class Env:
                     x if n == name else self._field_or_none(old, Field(a, n, t)) for n, t in a.type.fields
                 ]
                 values = tuple(v if not isinstance(v, tuple) else None for v, _ in parts)
-                self.assign(a, (values, self.terms.node("call", "record", "", *(t for _, t in parts))))
+                self.assign(a, (values, self.record([t for _, t in parts], a.type)))
             case _:
                 raise EvaluationError("not a place")
 

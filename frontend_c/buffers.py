@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from frontend_c.c_types import Array, CType, Pointer
+from frontend_c.c_types import C_NAMES, Array, CType, Pointer
 from frontend_c.expressions import Binding
 from frontend_c.parsing import Node, c_ast, walk_nodes
 from frontend_c.statements import assigned_names
@@ -36,13 +36,6 @@ from mdh_core.ir import Param
 
 if TYPE_CHECKING:
     from frontend_c.nest import NestReader
-
-C_NAMES = {
-    "float": "float", "double": "double", "bool": "_Bool", "int8": "signed char", "int16": "short",
-    "int32": "int", "int64": "long long", "uint8": "unsigned char", "uint16": "unsigned short",
-    "uint32": "unsigned int", "uint64": "unsigned long long",
-}  # fmt: skip
-
 
 def flatten(t: CType) -> tuple[list[Node | None], CType]:
     """Extents, outermost first (None where C does not say), and the type of an element."""

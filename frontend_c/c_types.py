@@ -28,6 +28,12 @@ from mdh_core.expr import (
     Type,
 )  # fmt: skip
 
+C_NAMES = {
+    "float": "float", "double": "double", "bool": "_Bool", "int8": "signed char", "int16": "short",
+    "int32": "int", "int64": "long long", "uint8": "unsigned char", "uint16": "unsigned short",
+    "uint32": "unsigned int", "uint64": "unsigned long long",
+}  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -210,7 +216,7 @@ class Types:
         """The type of a member of a struct, or None where there is none (or a bit field)."""
         if isinstance(whole, Value) and isinstance(whole.type, RecordType):
             t = dict(whole.type.fields).get(name)
-            return None if t is None else Value(t, t.name)
+            return None if t is None else Value(t, C_NAMES[t.name])
         for decl in whole.members if isinstance(whole, Aggregate) else ():
             if not isinstance(decl, c_ast.Decl):
                 continue

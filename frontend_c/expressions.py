@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from frontend_c import operators
-from frontend_c.c_types import LOCAL_POINTER, Array, CType, Other, Pointer, Types, Value, Void
+from frontend_c.c_types import C_NAMES, LOCAL_POINTER, Array, CType, Other, Pointer, Types, Value, Void
 from frontend_c.math_functions import CONSTANTS, MATH
 from frontend_c.parsing import Node, Unit, c_ast, first_token, walk_nodes
 from frontend_c.positions import Positions, PreToken
@@ -343,7 +343,7 @@ class Expressions(ABC):
             raise refuse("MDH006", "member of something that is no struct", self.span(node))
         t = self._member(base.ctype.type, node)
         whole = base.whole if base.members else base.ctype
-        member = Value(t, t.name)
+        member = Value(t, C_NAMES[t.name])
         return Place(base.binding, member, node, base.index, (*base.members, node.field.name), whole)
 
     def _member(self, t: object, node: Node) -> ScalarType:

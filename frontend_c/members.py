@@ -50,19 +50,19 @@ def member(reader: NestReader, node: Node) -> Binding | None:
     if b is None or b.kind != "outer":
         return None
     t: CType | None = b.ctype
-    aggregate = indirect = False
+    aggregate = False
     for op, name in path:
         if t is None:
             return None
         if op == "->":
             if not isinstance(t, Pointer):
                 return None
-            t, indirect = t.target, True
+            t = t.target
         aggregate = aggregate or isinstance(t, Aggregate)
         t = reader.types.member(t, name)
     if t is None:
         return None
-    if not aggregate and not (indirect and _only_read(reader, root.name)):
+    if not aggregate and not _only_read(reader, root.name, path[0][0]):
         return None
     spelling = root.name + "".join(op + name for op, name in path)  # `(*m).n` is `m->n`
     if spelling not in reader.outer:
@@ -124,12 +124,12 @@ def _steps(node: Node) -> tuple[Node, list[tuple[str, str]]] | None:
     return (node, path) if isinstance(node, c_ast.ID) and path else None
 
 
-def _only_read(reader: NestReader, name: str) -> bool:
-    """Is a pointer used for reading members alone, all over the nest?"""
+def _only_read(reader: NestReader, name: str, op: str) -> bool:
+    """Is a struct, or a pointer to one, used for reading members alone (``op``), all over the nest?"""
     uses = [n for n in walk_nodes(reader.nest) if _is_name(n, name)]
     reads = [
         n for n in walk_nodes(reader.nest)
-        if isinstance(n, c_ast.StructRef) and n.type == "->" and _is_name(n.name, name)
+        if isinstance(n, c_ast.StructRef) and n.type == op and _is_name(n.name, name)
         and n.field.name not in reader.assigned_members
     ]  # fmt: skip
     return len(uses) == len(reads) and name not in reader.assigned

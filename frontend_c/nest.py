@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from frontend_c import operators
-from frontend_c.buffers import C_NAMES, Extents, base_text, flatten, is_object
+from frontend_c.buffers import Extents, base_text, flatten, is_object
 from frontend_c.c_types import (
+    C_NAMES,
     LOCAL_POINTER,
     SCALAR_MEMBERS,
     Aggregate,
@@ -54,6 +55,7 @@ from frontend_c.trees import (
     walks_memory,
 )
 from lifter.loop_nest import Loop, NestStmt, OuterScalar
+from lifter.trees import declarations
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
     INT32,
@@ -71,6 +73,7 @@ from mdh_core.expr import (
     Return,
     ScalarType,
     Select,
+    Type,
     Unary,
     Var,
     as_affine,
@@ -948,8 +951,20 @@ class NestReader(Statements):
                 params.append(Param(b.name, b.ctype.type, b.source, b.ctype.spelling))
         self.check_members(buffers, nest)
         self.check_iterators(nest)
+        self.check_records([*(b.type for b in buffers), *(s.type for s in scalars)], nest)
         hoisted = [p for p in self.extents.params if p.name in used]
         return nest, (*params, *hoisted), buffers, tuple(scalars)
+
+    def check_records(self, types: Sequence[Type], body: Sequence[Out]) -> None:
+        """MDH212 for structs that are declared in the function: generated code stands above it."""
+        declared = [s.type for s in declarations(body)]
+        for t in dict.fromkeys(t for t in (*types, *declared) if isinstance(t, RecordType)):
+            kind, _, tag = t.name.rpartition(" ")
+            if self.types.local(kind or "typedef", tag) is not None:
+                raise refuse(
+                    "MDH212", f"`{t.name}` is declared in the function", self.context.head(self.nest),
+                    help="declare it above the function",
+                )  # fmt: skip
 
     def _buffer(self, b: Binding, ranks: set[str]) -> Buffer:
         dims, element = flatten(b.ctype)

@@ -249,22 +249,25 @@ def _greatest(a: Affine, axes: dict[str, Axis]) -> int:
 
 
 def _final_iterators(nest: LoopNest) -> tuple[FinalIterator, ...]:
-    """Raises MDH202 where a value depends on how far outer loops of steps > 1 went."""
+    """Raises MDH202 where a value depends on how far outer loops of steps > 1 went, or on a condition."""
     out: list[FinalIterator] = []
     if not any(x.observed for x in loops_in(nest.body)):
         return ()
     normal = normalise(replace(nest, body=_loops_only(nest.body)))
     known = {p.name for p in nest.params} | set(normal.axes)
 
+    perhaps: dict[str, Loop] = {}  # iterators whose last loop is under a condition
+
     def visit(body: Sequence[NestStmt | Stmt], outer: tuple[Axis, ...]) -> None:
         for s in body:
             if isinstance(s, If):
-                visit((*s.then, *s.other), outer)
+                perhaps.update((x.source_name or x.iterator, x) for x in loops_in((s,)) if x.observed)
             if not isinstance(s, Loop):
                 continue
             axis = normal.axes[s.iterator]
             visit(s.body, (*outer, axis))
             if s.observed:
+                perhaps.pop(s.source_name or s.iterator, None)
                 if not axis.single or not (axis.first.names | axis.span.names) <= known:
                     raise _unknown_end(s, axis)
                 lower, span = _at_the_end(axis.first, outer, s), _at_the_end(axis.span, outer, s)
@@ -273,6 +276,13 @@ def _final_iterators(nest: LoopNest) -> tuple[FinalIterator, ...]:
                 out.append(FinalIterator(axis.source_name, s.type, lower, size, axis.step, sizes))
 
     visit(nest.body, ())
+    for name, loop in perhaps.items():
+        raise refuse(
+            "MDH202",
+            f"the last value of `{name}` depends on a condition",
+            loop.span,
+            help=f"declare `{name}` in its loop",
+        )
     return tuple(out)
 
 

@@ -300,6 +300,7 @@ def _gathers_once(f: Facts, dim: str) -> bool:
     )
 
 
+_FREE = ("+", "*", "&", "|", "^", "min", "max")
 _FOUR_TIMES = 4
 _LONGEST_VECTOR = 64  # bytes
 
@@ -308,14 +309,17 @@ def _left_to_compilers(f: Facts) -> bool:
     """Whether compilers make better vectors of the plain loop: sums of integers that are much narrower.
 
     They convert them in two steps between whole registers; a vector of 4 or 8 bytes alone is converted lane
-    by lane (gcc 12).  They do so for one integer whose order is free.
+    by lane (gcc 12).  They do so for one integer whose order is free, and for several sums, but not for a
+    sum beside a minimum.
     """
     function, results = f.program.hom.function, f.program.hom.scalar.results
-    t = f.program.component_types[0]
-    if function is None or len(results) > 1 or not isinstance(t, ScalarType) or not t.is_integer:
+    types = f.program.component_types
+    if function is None or not all(isinstance(t, ScalarType) and t.is_integer for t in types):
         return False
-    return function.name in ("+", "*", "&", "|", "^", "min", "max") and any(
-        isinstance(n, Cast) and n.a.type.size * _FOUR_TIMES <= n.type.size for n in walk(results[0])
+    names = function.name.strip("()").split(", ")
+    free = names == ["+"] * len(results) if len(results) > 1 else function.name in _FREE
+    return free and any(
+        isinstance(n, Cast) and n.a.type.size * _FOUR_TIMES <= n.type.size for e in results for n in walk(e)
     )
 
 

@@ -55,15 +55,20 @@ def variables_of(lifted: LiftedNest) -> dict[str, Param]:
     return found
 
 
+def _addresses(lifted: LiftedNest) -> set[str]:
+    """Pointers of which the nest may ask whether they are null: to arrays and to structs."""
+    return {b.name for b in lifted.nest.buffers} | {r.name for r in lifted.nest.roots}
+
+
 def places_of(lifted: LiftedNest) -> dict[str, str]:
     """Identifiers for what integer texts read: ``{"n": "n", "m->rows": "m_rows", "*k": "k_value"}``."""
     params = lifted.nest.params
     found = {p.value or p.name: _variable(p) for p in params if not is_derived(p)}
-    arrays = {b.name for b in lifted.nest.buffers}
-    known = {p.name for p in params} | arrays | set(found.values())
+    there = _addresses(lifted)
+    known = {p.name for p in params} | there | set(found.values())
     for p in params:
         for place in names_in(p.value) if is_derived(p) else ():
-            if place in found or place in arrays:  # whether there is an array, as there is
+            if place in found or place in there:  # whether there is an array, as there is
                 continue
             name = re.sub(r"\W+", "_", place.lstrip("*"), flags=re.ASCII)
             while name != place and name in known:
@@ -161,7 +166,7 @@ def parameter_values(lifted: LiftedNest, sizes: Mapping[str, int | float]) -> di
     """
     known = {name: int(v) for name, v in sizes.items()}
     named = {place: known[name] for place, name in places_of(lifted).items() if name in known}
-    named |= {b.name: _AN_ADDRESS for b in lifted.nest.buffers if b.name not in known}
+    named |= {name: _AN_ADDRESS for name in _addresses(lifted) if name not in known}
     found: dict[str, int] = {}
     for p in lifted.nest.params:
         if isinstance(p.type, ScalarType) and p.type.is_integer:

@@ -161,6 +161,18 @@ int main(void) {
     assert (tool / "m.c").read_text() == original
 
 
+def test_last_values_of_iterators() -> None:
+    """A loop that may not have run leaves its iterator as it was."""
+    head = "int f(int n, int a, int *y) { int i = 7;\n#pragma mdh\n"
+    once = "if (a) for (i = 0; i < n; i++) y[i] += a;"
+    for nest in (once, f"for (int k = 0; k < 2; k++) {{ {once} }}"):
+        found = lifted(f"{head}{nest} return i; }}")
+        assert [d.code for d in found.diagnostics if d.severity == "error"] == ["MDH202"], nest
+        assert "`i` depends on a condition" in found.diagnostics[0].message
+    for nest in (f"{once} i = 0;", f"{{ {once} for (i = 0; i < n; i++) y[i] += 1; }}"):
+        assert lifted(f"{head}{nest} return i; }}").status == "lifted", nest
+
+
 def test_shown_as_read(tool: Path) -> None:
     done = run(tool, "show", "--stage", "nest", "k.c::parameter")
     assert done.returncode == 0, done.stderr

@@ -91,6 +91,32 @@ NESTS = {
         if (i != p)
             for (int j = 0; j < m; j++) A[i][j] -= factor[i] * A[p][j];
 }""",
+    # a member that only a condition reads; a struct that is there, or is not; a sum in one of several members
+    "member": """struct picked { int kind; double w; };
+void member(int n, int m, const struct picked *restrict o, const int *restrict x, int *restrict z) {
+#pragma mdh
+    if (o->kind == 1)
+        for (int i = 0; i < n; i++)
+            for (int j = 0; j < m; j++) z[i * m + j] = x[j];
+}""",
+    "perhaps": """struct several { int n; int *p; };
+void perhaps(int m, const struct several *s, int *restrict y) {
+#pragma mdh
+    if (s)
+        for (int i = 0; i < m; i++)
+            for (int j = 0; j < s->n; j++) y[i] += s->p[j];
+}""",
+    "kept": """struct kept { int zero, sum; };
+int kept(int n, int m, const int *restrict a) {
+    struct kept st;
+    st.zero = 1;
+    st.sum = 0;
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < m; j++)
+            if (a[j] != 3) st.sum += a[i * m + j];
+    return st.sum;
+}""",
     # rows that data names, in tiles wider than they are
     "embedded": """void embedded(int n, int m, int k, int r, float O[restrict n][m], const float A[restrict n][k],
               const float B[restrict r][m], const int *restrict id) {
