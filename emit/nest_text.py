@@ -31,10 +31,11 @@ from emit.c_text import c_type
 from emit.cells_text import for_head
 from emit.divided_text import Divided
 from emit.joined_text import joins_rows, may_join, write_joined
-from emit.kernel_text import Context, Lines
+from emit.kernel_text import Context, Lines, atom
 from emit.packs_text import PacksText
 from emit.tile_text import Tile
 from emit.vector_printer import Vectors
+from lowering.agreed import agreed
 from lowering.domains import Rows
 from lowering.loops import Loop, loop_range, size_name
 from lowering.lower import Nest, unit_of
@@ -79,7 +80,8 @@ class NestText(PacksText):
             return
         with ExitStack() as stack:
             conditions = [f"{size_name(d)} > 0" for d in outer]
-            if condition := " && ".join([*conditions, *([given] if given else [])]):
+            conditions += [given] if given else []
+            if condition := " && ".join([*conditions, *self._asked_once()]):
                 stack.enter_context(self.out.block(f"if ({condition})"))
             if reduced and not self._never_empty(reduced):
                 empty = " || ".join(f"{size_name(d)} <= 0" for d in reduced)
@@ -93,6 +95,13 @@ class NestText(PacksText):
                         self._body()
             else:
                 self._body()
+
+    def _asked_once(self) -> list[str]:
+        """A condition that all points share, where nothing is stored without it."""
+        found = agreed(self.program)
+        if found is None or not found.once() or (self.function is not None and self.stored_if_empty):
+            return []
+        return [atom(self.context.scalar(found.condition))]
 
     def _declare_joined(self) -> None:
         """Where rows that share lines are written past the caches, see ``emit.joined_text``."""

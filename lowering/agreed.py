@@ -26,6 +26,7 @@ from mdh_core.expr import (
     Binary,
     Declare,
     Expr,
+    Load,
     Operand,
     RecordType,
     Select,
@@ -58,6 +59,15 @@ class Agreed:
             if isinstance(n, Var) and n.name == dim:
                 return False
         return True
+
+
+    def once(self) -> bool:
+        """Whether all points have one condition, so that it can be asked before all of them."""
+        p = self.program
+        asked = {p.inp.accesses[n.access].buffer for n in walk(self.condition) if isinstance(n, Operand)}
+        if asked & {s.buffer for s in p.out.stores} or any(isinstance(n, Load) for n in walk(self.condition)):
+            return False
+        return all(self.along(d.name) for d in p.hom.dims)
 
 
 def agreed(program: MdhProgram) -> Agreed | None:

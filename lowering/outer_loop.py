@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from lowering.agreed import agreed
 from lowering.facts import Facts
 from lowering.host_tiles import HostTiles, Skew, skew_in
 from lowering.machine import Machine
@@ -26,6 +27,7 @@ from lowering.programs import fresh
 from lowering.traffic import bytes_of
 from mdh_core.expr import Affine
 from mdh_core.ir import HostLoop, MdhProgram, Size, Step
+from mdh_core.polytope import rows_of
 
 _WIDEST = 64  # positions of a part
 _PARTS = 4  # for each thread, at least
@@ -127,10 +129,22 @@ def usual_width(run: Run, own: Sequence[Facts], machine: Machine) -> int:
 
 
 def bytes_saved(own: Sequence[Facts], machine: Machine) -> float:
-    """Bytes that do not come from memory again where a part stays in a cache."""
-    moved = sum(sum(bytes_of(f).values()) for f in own)
-    once = sum(_union(own).values())
+    """Bytes that do not come from memory again where a part stays in a cache.
+
+    Of programs that may not run, alternatives for example, none are counted.
+    """
+    sure = [f for f in own if not _runs_perhaps(f.program)]
+    moved = sum(sum(bytes_of(f).values()) for f in sure)
+    once = sum(_union(sure).values())
     return moved - once if once > machine.last else 0.0
+
+
+def _runs_perhaps(program: MdhProgram) -> bool:
+    """Whether a condition without an index says that a program computes anything at all."""
+    found, dims = agreed(program), {d.name for d in program.hom.dims}
+    if found is not None and found.once():
+        return True
+    return any(not r.names & dims for r in rows_of(program.hom.domain))
 
 
 def _union(own: Sequence[Facts]) -> dict[str, float]:

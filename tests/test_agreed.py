@@ -40,6 +40,7 @@ NESTS = {  # B has rows for indices below r only, A is not zero there only, and 
     "looked up": ROWS + "for (int l = 0; l < k; l++) if (n > 1 && c[c[0] % 2] > 0 && A[i][l] > 0)"
     " for (int j = 0; j < m; j++) O[i][j] += B[l][j];",
     "one cell": ROWS + "for (int j = 0; j < m; j++) if (c[0] && r > 0) O[i][j] += B[0][j];",
+    "switched on": "if (r > 2 && c[1]) " + ROWS + "for (int j = 0; j < m; j++) O[i][j] += B[0][j];",
     "sums": ROWS + "if (c[i]) for (int j = 0; j < m; j++) O[i][0] += B[i][j];",
     "least": ROWS + "if (c[i]) for (int j = 0; j < m; j++) O[i][j] = O[i][j] < B[i][j] ? O[i][j] : B[i][j];",
     "largest": "for (int i = 0; i < n; i++) for (int j = 0; j < m; j++)"
@@ -133,6 +134,24 @@ def test_at_all_sizes(name: str, lanes: int, tmp_path: Path) -> None:
             found = [_value(x, b.type) for x in answer[b.name]]  # type: ignore[attr-defined]
             assert found == expected[b.name].data, (name, params, b.name)
     assert vectors and ran >= 3, ran
+
+
+@pytest.mark.parametrize(
+    "nest, asked",
+    [
+        ("if (r != 2) for (int j = 0; j < m; j++) O[0][j] += 1;", True),
+        ("if (r != 2) for (int j = 0; j < m; j++) O[0][0] += B[0][j];", True),
+        ("for (int j = 0; j < m; j++) if (c[0] != 2) c[j + 1] = 7;", False),  # c[0] is another cell, but of c
+        ("for (int i = 0; i < n; i++) { O[i][0] = 0; if (r != 2) for (int j = 0; j < m; j++) O[i][0] += B[0][j]; }", False),
+    ],
+)  # fmt: skip
+def test_what_all_points_share_is_asked_once(nest: str, asked: bool) -> None:
+    for p in lifted(f"void f({HEAD}) {{\n#pragma mdh\n{nest} }}").programs:
+        sizes = (dict.fromkeys((d.name for d in p.hom.dims), 500),)
+        (c,) = configuration_at((p,), GENERIC, sizes, default_point((p,), GENERIC, sizes))
+        text = emit_openmp(KernelRequest("kernel", "n", (p,), (c,), GENERIC)).text
+        before = text[text.index("static int") : text.index("#pragma omp")]
+        assert ("!= 2" in before) == asked, before
 
 
 def test_the_question_stands_before_the_loop_over_vectors() -> None:

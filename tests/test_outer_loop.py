@@ -15,9 +15,10 @@ from frontend_c.preprocess import CompileCommand
 from frontend_c.read import read
 from lifter.lift import lift
 from lowering.choice import default_point
+from lowering.facts import facts
 from lowering.host_tiles import HostTiles, Skew
 from lowering.machine import GENERIC
-from lowering.outer_loop import in_one_loop, runs_of
+from lowering.outer_loop import bytes_saved, in_one_loop, runs_of
 from mdh_core.expr import DOUBLE, Affine
 from mdh_core.interpreter import BufferValue
 from mdh_core.ir import HostLoop, MdhProgram, Size
@@ -226,3 +227,15 @@ def test_a_sum_that_threads_would_share_is_one_threads() -> None:
     assert int(point["outer_0"]) > 0 and point["threads_at1"] == "i"
     assert default_point((plan.programs[1],), wide, (plan.sizes[1],))["threads"] == "j"
     assert plan.kernel(point).text.count("#pragma omp parallel") == 1
+
+
+def test_alternatives_save_nothing() -> None:
+    """One of them runs; which, the caller says."""
+    head = "void f(int n, int b, float *restrict y, float *restrict z, const float *restrict x) {\n#pragma mdh\n"
+    one, other = "for (int i = 0; i < n; i++) y[i] = x[i] * 3;", "for (int i = 0; i < n; i++) z[i] = y[n - 1 - i] + x[i];"
+    saved = []
+    for nest in (f"{{ {one} {other} }}", f"if (b) {one} else {other}"):
+        programs = [p for p in lifted(head + nest + " }").program if isinstance(p, MdhProgram)]
+        own = [facts(p, {d.name: 1 << 27 for d in p.hom.dims}) for p in programs]
+        saved.append(bytes_saved(own, replace(GENERIC, l3=1 << 25)) > 0)
+    assert saved == [True, False]
