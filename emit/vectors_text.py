@@ -191,11 +191,11 @@ class VectorsText(CellsText):
         return True
 
     def _goes_along_reads(self, inner: tuple[Loop, ...]) -> bool:
-        """Whether the loop around the tile goes along the lanes, and nothing else is reduced in the tile."""
+        """Whether the loop around the tile goes along the lanes, and the tile reduces no other dimension."""
         if self.between is None or not self.between.guards:
             return True
         tile = max(self.nest.tile - self.scope, 0)
-        others = [x for x in inner[tile:-1] if x.dim not in self.concatenated]
+        others = [x for x in inner[tile:-1] if x.dim not in {*self.concatenated, inner[-1].dim}]
         return tile > 0 and inner[tile - 1].dim == inner[-1].dim and not others
 
     @property

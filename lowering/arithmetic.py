@@ -42,6 +42,7 @@ _CROSSING = 2.0  # further loads that a vector across two lines costs; measured 
 _HALF_CROSSING = 3.0  # the same for vectors of half a line
 _COPIED = 7.5e-11  # seconds per byte that is copied; measured on products
 _MASKED = 0.8  # of the speed of vectors
+_CHOSEN = 4  # registers that hold a choice's condition, its constants and both values; measured on moments
 _CHAINS = 8  # additions that a core has under way at once
 _ADDRESSES = 9  # that registers hold beside counters and sizes; measured on convolutions
 _COUNTED = (Binary, Select, Call)
@@ -167,11 +168,18 @@ def _reducing(
             share /= max(1.0 + whole_vectors + 0.5 * single + computed, 0.9 * (whole_vectors + single))
     operands = 2 if rows == 1 and vector in f.cc else vectors + 2  # what one row uses stays in memory
     kept = operands + (written_out if written_out > 1 else 0)  # operands of a row, weights of a column
+    kept += _CHOSEN * _choices(f) if components > 1 else 0
     if rows * vectors * components + kept > machine.registers:
         share *= 0.25
     if works and _addresses(f, point, packs) > _ADDRESSES:
         share *= 0.7
     return share
+
+
+@once
+def _choices(f: Facts) -> int:
+    """Results of which lanes take one of two values."""
+    return sum(any(isinstance(n, Select) for n in walk(e)) for e in f.program.hom.scalar.results)
 
 
 @once

@@ -32,6 +32,7 @@ from lowering.facts import (
     has_whole_lines,
     histogram_threads,
     is_screened,
+    keeps_to_reads,
     lane_counts,
     longest_row,
     may_be_aligned,
@@ -270,7 +271,7 @@ class _Seed:
 def _shapes(f: Facts, machine: Machine) -> Iterator[Shape]:
     """Every vector dimension with usual register tiles, inputs copied or not."""
     v = vector_length(f, machine)
-    small = [d for d in f.pw if 1 < f.sizes[d] <= 8]
+    small = [d for d in f.pw if 1 < f.sizes[d] <= 8 and not keeps_to_reads(f)]
     unrolled = min(len(small), 2) if math.prod(f.sizes[d] for d in small[-2:]) <= 64 else min(len(small), 1)
     for vector in vector_candidates(f):
         lanes = [1] if vector == "-" else [n for n in lane_counts(f, v) if n <= max(f.sizes[vector], 4)]

@@ -291,6 +291,13 @@ def _may_read_in_lanes(f: Facts, dim: str) -> bool:
     return (f.pw[-1:] == (dim,) or not reads.guards) and (found is None or _in_vector_form(f, reads.program))
 
 
+@once
+def keeps_to_reads(f: Facts) -> bool:
+    """Whether vectors along what is reduced last stay between what is read: steps go along it alone."""
+    found = between(f.program)
+    return found is not None and bool(found.guards)
+
+
 def _gathers_once(f: Facts, dim: str) -> bool:
     """Whether records that differ along a dimension stay the same in all steps: their fields are gathered."""
     records = (a for a in f.program.inp.accesses if isinstance(f.program.buffer(a.buffer).type, RecordType))

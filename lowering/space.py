@@ -22,6 +22,7 @@ from lowering.facts import (
     follows_rows,
     has_records,
     histogram_threads,
+    keeps_to_reads,
     lane_counts,
     may_be_aligned,
     packable,
@@ -103,6 +104,8 @@ def _space(f: Facts, machine: Machine) -> Space:
     for d in f.pw:
         n = f.sizes[d]
         unrolls = [1, 2, 4, 8] if n > 8 else sorted({1, n}) if n else [1]
+        if keeps_to_reads(f) and d != f.pw[-1]:
+            unrolls = [1]
         parameters.append((f"unroll_{d}", tuple(unrolls)))
         blocks = [0]
         if 1 < n <= 512:

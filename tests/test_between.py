@@ -12,11 +12,13 @@ from lowering.between import between
 from lowering.facts import facts, vector_candidates
 from lowering.machine import GENERIC
 from lowering.point import Point, configuration_at
+from lowering.space import tuning_space
 from mdh_core.interpreter import BufferValue, run_steps
 from mdh_core.ir import Buffer, MdhProgram
 from tests.emitted import FLAGS, _value
 from tests.lifting import lifted
 from tests.test_steps import Case, kernel_of, run_kernel
+from tuning.space import valid_points
 
 HEAD = (
     "int n, int m, int r, int q, int c[m], int M[n][m], float a[r], float b[q], float W[n][m], float y[n],"
@@ -138,3 +140,26 @@ def test_steps_that_lie_between() -> None:
     ends = Ends("j_first", "j_last", "j_from", "j_to", 48)
     assert (ends.begun("j"), ends.whole("j")) == ("j >= j_from", "j + 47 < j_to")
     assert Ends("0", "n", "from", "to", 1).whole("j") == "j < to"
+
+
+@pytest.mark.parametrize("name", NESTS)
+def test_at_points_of_the_space(name: str, tmp_path: Path) -> None:
+    """Other tiles, blocks, copies and threads: what the search may take."""
+    p, rng = of(NESTS[name]), random.Random(name)
+    large = {d.name: 300 for d in p.hom.dims}
+    space = tuning_space((p,), GENERIC, (large,))
+    drawn = (next(valid_points(space, rng)) for _ in range(40))
+    points = [x for x in drawn if x["vector"] == "j" and (x["block_j"] or 300) > int(x["lanes"]) * int(x["unroll_j"])][:4]
+    params = {"n": 5, "m": 230, "r": 190, "q": 130}
+    for point in points:
+        case = Case((p,), params, data_of(p, params, rng))
+        expected = {b: v.copy() for b, v in case.data.items()}
+        run_steps(case.steps, case.params, expected)
+        kernel = kernel_of(case, configuration_at((p,), GENERIC, (large,), point), GENERIC)
+        assert "vector_size" in kernel.text, point
+        answer = run_kernel(case, kernel, tmp_path, (*FLAGS, "-O1", "-fsanitize=address,undefined"))
+        assert "outside" not in answer and answer["returned"], point
+        for b in p.buffers:
+            found = [_value(x, b.type) for x in answer[b.name]]  # type: ignore[attr-defined, arg-type]
+            assert found == expected[b.name].data, (point, b.name, kernel.text)
+    assert len(points) == 4

@@ -44,6 +44,7 @@ from mdh_core.interpreter import run
 from mdh_core.ir import MdhProgram, Param
 from tests.catalogue import CATALOGUE, EVERYTHING, PLUS, binary, operator, program, small_params, x
 from tests.emitted import FLAGS, Case, check, with_constant_sizes, with_extents
+from tests.lifting import lifted
 from tests.strategies import buffers_for, copy_of
 
 # 32 registers of 64 bytes, caches of a server part
@@ -419,3 +420,35 @@ def test_copies_have_other_tiles_outermost() -> None:
         (nest,) = lower(p, c, SERVER).stages
         assert isinstance(nest, Nest)
         assert {x.buffer: x.layout for x in nest.packs} == {lhs: layout, rhs: (3, 2, 0, 1)}
+
+
+SEVERAL = {
+    "of all": "s += x[i][j]; q += x[i][j] * x[i][j]; if (x[i][j] > t) t = x[i][j];",
+    "of some": "if (!(f[i][j] & 3)) { s += x[i][j]; q += x[i][j] * x[i][j]; if (x[i][j] > t) t = x[i][j]; }",
+}
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_several_results_share_the_registers(name: str, tmp_path: Path) -> None:
+    """A sum, one of squares and a maximum for each row: three accumulators for every vector of the tile."""
+    arrays = "const unsigned char f[restrict n][m], const float x[restrict n][m], float y[restrict n][3]"
+    nest = f"""void k(int n, int m, {arrays}) {{
+#pragma mdh
+        for (int i = 0; i < n; i++) {{
+            float s = 0, q = 0, t = -1e30f;
+            for (int j = 0; j < m; j++) {{ {SEVERAL[name]} }}
+            y[i][0] = s; y[i][1] = q; y[i][2] = t;
+        }}
+    }}"""
+    (p,) = lifted(nest).programs
+    sizes = {"i": 2048, "j": 2048}
+    point = _default(p, sizes)
+    assert point["vector"] == "j"
+    tile = int(point["rows_i"]) * int(point["lanes"]) // 16
+    assert 4 <= tile <= 10
+    (c,) = configuration_at((p,), SERVER, (sizes,), point)
+    loops = compiled_loops(emit_openmp(KernelRequest("k", name, (p,), (c,), SERVER)).text, tmp_path)
+    tiles = [x for x in loops if len([row for row in x if re.match(r"v(add|fmadd\d+)ps.*%zmm", row)]) >= tile]
+    assert tiles
+    for loop in tiles:
+        assert spills(loop) == []
