@@ -204,7 +204,11 @@ def _begins_accumulation(
 def _order(
     f: Facts, names: list[str], threads: set[str], blocked: set[str], vector: str, number: int
 ) -> tuple[Level, ...]:
-    """Blocks on threads, other blocks, tiles, reduced points, the register tile, lanes."""
+    """Blocks on threads, other blocks, tiles, reduced points, the register tile, lanes.
+
+    Steps along lanes that are reduced come last, so that a thread's share of another reduced dimension is
+    gone through row by row.
+    """
     column = {d: k for k, d in enumerate(names)}
     cc = [d for d in names if d in f.cc]
     reduced = [d for d in names if d not in f.cc]
@@ -215,8 +219,11 @@ def _order(
     order: list[Level] = [(BLOCKS, column[d]) for d in (*first, *rest)]
     order += [(VISITS, column[d]) for d in names]
     order += [(TILES, column[d]) for d in tiles]
-    order += [(BLOCKS, column[d]) for d in unblocked]
-    order += [(POINTS, column[d]) for d in (*reduced, *cc)]
+    along = [d for d in unblocked if d == vector]
+    order += [(BLOCKS, column[d]) for d in unblocked if d not in along]
+    order += [(POINTS, column[d]) for d in reduced if d not in along]
+    order += [(BLOCKS, column[d]) for d in along]
+    order += [(POINTS, column[d]) for d in (*along, *cc)]
     order += [(ROWS, column[d]) for d in (*reduced, *cc)]
     lanes = [d for d in names if d != vector] + [d for d in names if d == vector]
     order += [(LANES, column[d]) for d in lanes]
