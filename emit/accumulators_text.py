@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from emit.c_text import c_type, constant
 from emit.later_tile_text import later_tile, share
-from emit.vector_printer import NotVector, VectorPrinter, Vectors
+from emit.vector_printer import NotVector, VectorPrinter, Vectors, may_overflow
 from lowering.domains import Rows
 from lowering.loops import Loop
 from mdh_core.combine import choice_of, lane_values
@@ -234,7 +234,7 @@ class Accumulators:
 
     def _needs_tail(self) -> bool:
         """Whether some steps are taken point by point."""
-        if self.reduces_lanes and self.n.between is not None and self.n.between.guards:
+        if self.reduces_lanes and self.n.keeps_to_reads:
             return True
         tile = max(self.n.nest.tile - self.n.scope, 0)
         if self._step_condition(tile) is not None:
@@ -364,7 +364,7 @@ class Accumulators:
         """Whether whole steps of the tile are in one loop, so that rows can be fetched between them."""
         tile = max(self.n.nest.tile - self.n.scope, 0)
         reduced = [x for x in self.inner if x.dim not in self.n.concatenated]
-        if self.n.between is not None and self.n.between.guards:
+        if self.n.keeps_to_reads:
             return False
         if not self.full or not self.axes or len(reduced) != 1 or self.inner[:tile][-1:] != (reduced[0],):
             return False
@@ -587,7 +587,7 @@ class Accumulators:
             and isinstance(e.a, Var)
             and isinstance(e.b, Var)
             and e.a.name == "l0"
-            and not (e.op in ("+", "-", "*") and e.type.kind == "int")
+            and not may_overflow(e.op, e.type)
         ):
             self.out.add(f"{left[0]} {e.op}= {right[0]};")
             return

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from emit.kernel_text import atom
-from mdh_core.expr import Expr, Operand, Var, walk
+from lowering.between import varies
+from mdh_core.expr import Expr
 
 if TYPE_CHECKING:
     from emit.tile_text import Tile
@@ -46,7 +47,7 @@ class Ends:
 def find_ends(tile: Tile, k: int, first: str, end: str) -> Ends | None:
     """For the loop ``inner[k]`` along the lanes; None where operands are always there."""
     n, loop = tile.n, tile.inner[k]
-    if n.between is None or not n.between.guards or tile.vectors is None or not tile.reduces_lanes:
+    if n.between is None or not n.keeps_to_reads or tile.vectors is None or not tile.reduces_lanes:
         return None
     names, out, d = n.context.names, tile.out, loop.dim
     start, stop = names.new(f"{d}_from"), names.new(f"{d}_to")
@@ -58,7 +59,7 @@ def find_ends(tile: Tile, k: int, first: str, end: str) -> Ends | None:
     for guard in n.between.guards:
         with ExitStack() as stack:
             stack.callback(tile._restore, dict(n.context.at), dict(tile.counters))
-            rows = [loop for loop, _ in tile.axes if _depends(tile, guard, loop.dim)]
+            rows = [loop for loop, _ in tile.axes if varies(n.program, guard, loop.dim)]
             if not rows:
                 stack.enter_context(out.block(""))
                 out.rows[-1] = "  " * (out.indent - 1) + "{"
@@ -85,12 +86,3 @@ def _at(tile: Tile, guard: Expr, dim: str, place: str) -> str:
     if before is not None:
         at[dim] = before
     return text
-
-
-def _depends(tile: Tile, guard: Expr, dim: str) -> bool:
-    accesses = tile.n.program.inp.accesses
-    return any(
-        (isinstance(n, Var) and n.name == dim)
-        or (isinstance(n, Operand) and any(x.coefficient(dim) for x in accesses[n.access].index))
-        for n in walk(guard)
-    )

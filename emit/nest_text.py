@@ -101,6 +101,7 @@ class NestText(PacksText):
         found = agreed(self.program)
         if found is None or not found.once() or (self.function is not None and self.stored_if_empty):
             return []
+        self.asked_once = True
         return [atom(self.context.scalar(found.condition))]
 
     def _declare_joined(self) -> None:

@@ -242,7 +242,7 @@ class Tile(Results):
 
     def _ask_lanes(self, stack: ExitStack) -> None:
         """Before the loop over vectors of a point: nothing is done where their condition does not hold."""
-        if self.vectors and self.n.agreed is not None:
+        if self.vectors and self.n.agreed is not None and not self.n.asked_once:
             condition = self.context.scalar(self.n.agreed.condition)
             stack.enter_context(self.out.block(f"if ({condition})"))
 

@@ -45,6 +45,11 @@ class NotVector(Exception):  # noqa: N818 - an answer, not an error
     """The expression has no vector form here."""
 
 
+def may_overflow(op: str, t: Type) -> bool:
+    """Whether an operation on lanes of a type leaves it for some operands; C does not define it then."""
+    return isinstance(t, ScalarType) and t.kind == "int" and op in ("+", "-", "*")
+
+
 def vector_store(vector: str, place: str, value: str, mask: str | None) -> str:
     """The statement that stores a vector; past the caches where an address has none of the mask's bits."""
     return f"MDH_STORE({vector}, {mask}, {place}, {value});" if mask else f"*({vector} *)&{place} = {value};"
@@ -277,7 +282,7 @@ class VectorPrinter:
             case Binary() | Unary() if is_truth(e):  # -1 and 0 in all lanes are 1 and 0 in C
                 return self._vector(Cast(e, INT32))
             case Unary(op="-" | "~" as op, a=a, type=t):
-                if op == "-" and self.wraps and t.kind == "int":
+                if self.wraps and may_overflow(op, t):
                     return f"(({self.vectors.type(t)})-({self.vectors.unsigned(t)}){self._vector(a)})"
                 return f"({op}{self._vector(a)})"
             case Binary(op=op, a=a, b=b, type=t) if op not in COMPARISONS | LOGICAL:
@@ -286,7 +291,7 @@ class VectorPrinter:
                 self.vectors.type(t)
                 if op in ("<<", ">>") and b.type != t:  # C converts neither operand to the other's type
                     b = Cast(b, t)
-                if self.wraps and t.kind == "int" and op in ("+", "-", "*"):
+                if self.wraps and may_overflow(op, t):
                     one, other = self._unsigned(a, t), self._unsigned(b, t)
                     return f"(({self.vectors.type(t)})({one} {op} {other}))"
                 text = f"{self.operand(a)} {op} {self.operand(b)}"

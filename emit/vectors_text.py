@@ -58,6 +58,7 @@ class VectorsText(CellsText):
         ``between``: or they are where all that is read exists."""
         self.middle = inside(self.program)
         self.agreed = agreed(self.program)
+        self.asked_once = False  # what ``agreed`` asks, before everything else
         self.between: Between | None = None
         last = self.nest.loops[-1] if self.nest.loops else None
         if last is None or last.role != "lanes":
@@ -190,9 +191,14 @@ class VectorsText(CellsText):
             return False
         return True
 
+    @property
+    def keeps_to_reads(self) -> bool:
+        """Whether vectors are only where all that they read exists."""
+        return self.between is not None and bool(self.between.guards)
+
     def _goes_along_reads(self, inner: tuple[Loop, ...]) -> bool:
         """Whether the loop around the tile goes along the lanes, and the tile reduces no other dimension."""
-        if self.between is None or not self.between.guards:
+        if not self.keeps_to_reads:
             return True
         tile = max(self.nest.tile - self.scope, 0)
         others = [x for x in inner[tile:-1] if x.dim not in {*self.concatenated, inner[-1].dim}]

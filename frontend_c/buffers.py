@@ -37,6 +37,7 @@ from mdh_core.ir import Param
 if TYPE_CHECKING:
     from frontend_c.nest import NestReader
 
+
 def flatten(t: CType) -> tuple[list[Node | None], CType]:
     """Extents, outermost first (None where C does not say), and the type of an element."""
     dims: list[Node | None] = []

@@ -256,18 +256,21 @@ def _final_iterators(nest: LoopNest) -> tuple[FinalIterator, ...]:
     normal = normalise(replace(nest, body=_loops_only(nest.body)))
     known = {p.name for p in nest.params} | set(normal.axes)
 
-    perhaps: dict[str, Loop] = {}  # iterators whose last loop is under a condition
+    perhaps: dict[str, tuple[Loop, tuple[Axis, ...]]] = {}  # iterators whose last loop is under a condition
 
     def visit(body: Sequence[NestStmt | Stmt], outer: tuple[Axis, ...]) -> None:
         for s in body:
             if isinstance(s, If):
-                perhaps.update((x.source_name or x.iterator, x) for x in loops_in((s,)) if x.observed)
+                found = [x for x in loops_in((s,)) if x.observed]
+                perhaps.update((x.source_name or x.iterator, (x, outer)) for x in found)
             if not isinstance(s, Loop):
                 continue
             axis = normal.axes[s.iterator]
             visit(s.body, (*outer, axis))
             if s.observed:
-                perhaps.pop(s.source_name or s.iterator, None)
+                name = s.source_name or s.iterator
+                if name in perhaps and perhaps[name][1][: len(outer)] == outer:
+                    del perhaps[name]  # this one runs wherever that one may have
                 if not axis.single or not (axis.first.names | axis.span.names) <= known:
                     raise _unknown_end(s, axis)
                 lower, span = _at_the_end(axis.first, outer, s), _at_the_end(axis.span, outer, s)
@@ -276,7 +279,7 @@ def _final_iterators(nest: LoopNest) -> tuple[FinalIterator, ...]:
                 out.append(FinalIterator(axis.source_name, s.type, lower, size, axis.step, sizes))
 
     visit(nest.body, ())
-    for name, loop in perhaps.items():
+    for name, (loop, _) in perhaps.items():
         raise refuse(
             "MDH202",
             f"the last value of `{name}` depends on a condition",

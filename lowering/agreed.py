@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, replace
 
-from lowering.between import between
+from lowering.between import between, varies
 from lowering.inside import evaluated, inside
 from mdh_core.combine import choice_of
 from mdh_core.expr import (
@@ -30,7 +30,6 @@ from mdh_core.expr import (
     Operand,
     RecordType,
     Select,
-    Var,
     map_children,
     map_stmts,
     stmt_exprs,
@@ -52,13 +51,7 @@ class Agreed:
 
     def along(self, dim: str) -> bool:
         """Whether neighbours in a dimension have one condition."""
-        accesses = self.program.inp.accesses
-        for n in walk(self.condition):
-            if isinstance(n, Operand) and any(x.coefficient(dim) for x in accesses[n.access].index):
-                return False
-            if isinstance(n, Var) and n.name == dim:
-                return False
-        return True
+        return not varies(self.program, self.condition, dim)
 
 
     def once(self) -> bool:

@@ -102,6 +102,17 @@ def _between(program: MdhProgram) -> Between | None:
     )
 
 
+def varies(program: MdhProgram, e: Expr, dim: str) -> bool:
+    """Whether neighbours in a dimension may have different values of an expression."""
+    accesses = program.inp.accesses
+    for n in walk(e):
+        if isinstance(n, Operand) and any(x.coefficient(dim) for x in accesses[n.access].index):
+            return True
+        if isinstance(n, Var) and n.name == dim:
+            return True
+    return False
+
+
 def _written_out(e: Expr, values: Mapping[str, Expr]) -> Expr:
     """An expression without the variables of its scalar function."""
     if isinstance(e, Var):
@@ -139,4 +150,4 @@ def _follows(some: list[Expr], more: list[Expr]) -> bool:
     return set(some) <= set(more)
 
 
-__all__ = ["Between", "between"]
+__all__ = ["Between", "between", "varies"]

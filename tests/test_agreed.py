@@ -152,6 +152,8 @@ def test_what_all_points_share_is_asked_once(nest: str, asked: bool) -> None:
         text = emit_openmp(KernelRequest("kernel", "n", (p,), (c,), GENERIC)).text
         before = text[text.index("static int") : text.index("#pragma omp")]
         assert ("!= 2" in before) == asked, before
+        if asked:  # and not again for each vector; single points say what they compute as they stand
+            assert "vector_size" in text and "!= 2) {" not in text[text.index("#pragma omp") :], text
 
 
 def test_the_question_stands_before_the_loop_over_vectors() -> None:

@@ -165,7 +165,8 @@ def test_last_values_of_iterators() -> None:
     """A loop that may not have run leaves its iterator as it was."""
     head = "int f(int n, int a, int *y) { int i = 7;\n#pragma mdh\n"
     once = "if (a) for (i = 0; i < n; i++) y[i] += a;"
-    for nest in (once, f"for (int k = 0; k < 2; k++) {{ {once} }}"):
+    later = f"{{ {once} for (int k = 0; k < a; k++) for (i = 0; i < n; i++) y[i] += k; }}"
+    for nest in (once, f"for (int k = 0; k < 2; k++) {{ {once} }}", later):
         found = lifted(f"{head}{nest} return i; }}")
         assert [d.code for d in found.diagnostics if d.severity == "error"] == ["MDH202"], nest
         assert "`i` depends on a condition" in found.diagnostics[0].message
