@@ -30,6 +30,10 @@ FLAGS = (  # a seventh of the time of -O1: see OPTIMISED
 )  # fmt: skip
 OPTIMISED = (*FLAGS, "-O1")  # what a compiler makes of it, and the warnings that it gives only then
 CANARY = 64
+POISON = (  # where the address sanitizer is on, reads of margins are errors, too
+    "#ifdef __SANITIZE_ADDRESS__", "#include <sanitizer/asan_interface.h>", "#else",
+    *(f"#define ASAN_{word}POISON_MEMORY_REGION(p, n) (void)(p)" for word in ("", "UN")), "#endif",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -152,9 +156,7 @@ def _openmp(case: Case, name: str) -> tuple[str, str]:
 
 
 def program_text(cases: list[Case], emitted: Callable[[Case, str], tuple[str, str]] = _openmp) -> str:
-    out = ["#include <stdio.h>", "#include <string.h>", "#include <stdint.h>"]
-    out += ["#ifdef __SANITIZE_ADDRESS__", "#include <sanitizer/asan_interface.h>", "#else"]
-    out += [f"#define ASAN_{word}POISON_MEMORY_REGION(p, n) (void)(p)" for word in ("", "UN")] + ["#endif"]
+    out = ["#include <stdio.h>", "#include <string.h>", "#include <stdint.h>", *POISON]
     # what calls the kernels need not be optimised: half of what clang did
     out += ["#ifdef __clang__", "#define UNCHANGED __attribute__((noinline, optnone))", "#else", "#define UNCHANGED", "#endif"]
     main = ["int main(void) {"]

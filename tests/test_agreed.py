@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
@@ -107,7 +106,7 @@ def test_no_vectors_along_what_the_condition_depends_on() -> None:
 
 @pytest.mark.parametrize("lanes", [8, 16])
 @pytest.mark.parametrize("name", NESTS)
-def test_at_all_sizes(name: str, lanes: int, tmp_path: Path) -> None:
+def test_at_all_sizes(name: str, lanes: int) -> None:
     """With the address sanitizer: rows of which the condition says that they are not there are not read."""
     p, rng = of(NESTS[name]), random.Random(lanes)
     dims = {d.name for d in p.hom.dims}
@@ -123,7 +122,7 @@ def test_at_all_sizes(name: str, lanes: int, tmp_path: Path) -> None:
         (c,) = configuration_at((p,), GENERIC, (p.sizes(dict(params)),), point)
         kernel = kernel_of(case, (c,), GENERIC)
         vectors += kernel.text.count("vector_size")
-        answer = run_kernel(case, kernel, tmp_path, (*FLAGS, "-O1", "-fsanitize=address,undefined"))
+        answer = run_kernel(case, kernel, (*FLAGS, "-O1", "-fsanitize=address,undefined"))
         assert "outside" not in answer
         if not answer["returned"]:  # rows that are not there would lie in another array
             assert r < max(n, k), (name, params)

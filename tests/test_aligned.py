@@ -6,7 +6,6 @@ import math
 import random
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -60,7 +59,7 @@ def text(p: MdhProgram, point: Point) -> str:
 @pytest.mark.parametrize("rows", [{"rows_i": 4}, {"rows_i": 1}, {"rows_i": 3, "rows_j": 2}], ids=str)
 @pytest.mark.parametrize("lanes", [4, 8, 16, 48])
 @pytest.mark.parametrize("nest", [PLANES, ROWS, TWO], ids=["planes", "rows", "two"])
-def test_at_all_sizes(nest: tuple[str, str], lanes: int, rows: dict[str, int], tmp_path: Path) -> None:
+def test_at_all_sizes(nest: tuple[str, str], lanes: int, rows: dict[str, int]) -> None:
     """Rows that begin everywhere in a line, shorter than a tile, one longer; all numbers of rows that are left."""
     p, rng = of(nest), random.Random(lanes)
     own: Point = {**POINT, "lanes": lanes, **{x: n for x, n in rows.items() if x[5:] in {d.name for d in p.hom.dims}}}
@@ -81,7 +80,7 @@ def test_at_all_sizes(nest: tuple[str, str], lanes: int, rows: dict[str, int], t
         (c,) = configuration_at((p,), GENERIC, (p.sizes(dict(case.params)),), point)
         kernel = kernel_of(case, (c,), GENERIC)
         for flags in EVERYWHERE:
-            answer = run_kernel(case, kernel, tmp_path, flags)
+            answer = run_kernel(case, kernel, flags)
             assert answer["returned"] == 1 and "outside" not in answer
             for b in {s.buffer for s in p.out.stores}:
                 t = p.buffer(b).type

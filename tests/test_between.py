@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
@@ -108,7 +107,7 @@ def test_no_other_dimension_has_vectors() -> None:
 
 
 @pytest.mark.parametrize("name, lanes, rows", [*((x, 8, 1) for x in NESTS), *((x, 16, 3) for x in NESTS if "rows" in x)])
-def test_at_all_sizes(name: str, lanes: int, rows: int, tmp_path: Path) -> None:
+def test_at_all_sizes(name: str, lanes: int, rows: int) -> None:
     """With the address sanitizer: arrays end behind what the source reads of them."""
     p, rng = of(NESTS[name]), random.Random(lanes + rows)
     dims = [d.name for d in p.hom.dims]
@@ -125,7 +124,7 @@ def test_at_all_sizes(name: str, lanes: int, rows: int, tmp_path: Path) -> None:
         (c,) = configuration_at((p,), GENERIC, (p.sizes(dict(params)),), point)
         kernel = kernel_of(case, (c,), GENERIC)
         vectors += "vector_size" in kernel.text and ("j_from" in kernel.text) == (name != "the same either way")
-        answer = run_kernel(case, kernel, tmp_path, (*FLAGS, "-O1", "-fsanitize=address,undefined"))
+        answer = run_kernel(case, kernel, (*FLAGS, "-O1", "-fsanitize=address,undefined"))
         assert "outside" not in answer
         if not answer["returned"]:
             scalars += 1
@@ -143,7 +142,7 @@ def test_steps_that_lie_between() -> None:
 
 
 @pytest.mark.parametrize("name", NESTS)
-def test_at_points_of_the_space(name: str, tmp_path: Path) -> None:
+def test_at_points_of_the_space(name: str) -> None:
     """Other tiles, blocks, copies and threads: what the search may take."""
     p, rng = of(NESTS[name]), random.Random(name)
     large = {d.name: 300 for d in p.hom.dims}
@@ -157,7 +156,7 @@ def test_at_points_of_the_space(name: str, tmp_path: Path) -> None:
         run_steps(case.steps, case.params, expected)
         kernel = kernel_of(case, configuration_at((p,), GENERIC, (large,), point), GENERIC)
         assert "vector_size" in kernel.text, point
-        answer = run_kernel(case, kernel, tmp_path, (*FLAGS, "-O1", "-fsanitize=address,undefined"))
+        answer = run_kernel(case, kernel, (*FLAGS, "-O1", "-fsanitize=address,undefined"))
         assert "outside" not in answer and answer["returned"], point
         for b in p.buffers:
             found = [_value(x, b.type) for x in answer[b.name]]  # type: ignore[attr-defined, arg-type]

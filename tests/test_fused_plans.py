@@ -23,7 +23,7 @@ from mdh_lift.certified import certified
 from mdh_lift.kernels import Plan, planned
 from tests.lifting import needed_extents
 from tests.test_fusion import LOOPS, OFFERED, ROWS, nest
-from tests.test_steps import Case, program_text, run_kernel, values
+from tests.test_steps import Case, run_kernel, values
 from tuning.space import allows, best_estimated, sample_points
 
 BODIES = {name: OFFERED[name].body for name in ("value is passed on", "both read", "two reductions and an epilogue")}
@@ -50,7 +50,7 @@ def apart(plan: Plan) -> Plan:
     return replace(plan, fusions=(), sizes=sizes, lifted=replace(plan.lifted, fusions=()))
 
 
-def run_at(found: LiftedNest, plan: Plan, point: Point, n: int, m: int, directory: Path) -> None:
+def run_at(found: LiftedNest, plan: Plan, point: Point, n: int, m: int) -> None:
     params = {"n": n, "m": m, "k": 3}
     extents = needed_extents(found.program, params)
     assert extents is not None
@@ -58,7 +58,7 @@ def run_at(found: LiftedNest, plan: Plan, point: Point, n: int, m: int, director
     kernel = plan.kernel(point)
     data = {b: values(rng, INT32, *e) for b, e in extents.items()}
     case = Case(found.program, params, data)
-    answer = run_kernel(case, kernel, directory, main=program_text(case, kernel))
+    answer = run_kernel(case, kernel)
     expected = {b: v.copy() for b, v in data.items()}
     run_steps(found.program, params, expected)
     assert answer.pop("returned") == 1
@@ -66,12 +66,12 @@ def run_at(found: LiftedNest, plan: Plan, point: Point, n: int, m: int, director
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_both_forms_equal_what_was_lifted(name: str, tmp_path: Path) -> None:
+def test_both_forms_equal_what_was_lifted(name: str) -> None:
     plan = plan_of(name)
     points = [*plan.starts, *random.Random(name).sample(sample_points(plan.space, 1, 200), 4)]
     assert {p["fuse_0"] for p in points} == {0, 1}
     for k, point in enumerate(points):
-        run_at(plan.lifted, plan, point, *((7, 5), (1, 1), (33, 18), (16, 32))[k % 4], tmp_path)
+        run_at(plan.lifted, plan, point, *((7, 5), (1, 1), (33, 18), (16, 32))[k % 4])
 
 
 @pytest.mark.parametrize("name", BODIES)

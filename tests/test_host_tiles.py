@@ -155,7 +155,7 @@ def test_skews(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n, x in NESTS.items() if any(x[3])])
-def test_tiles_compute_the_same(name: str, tmp_path: Path) -> None:
+def test_tiles_compute_the_same(name: str) -> None:
     rng = random.Random(name)
     for n, steps in ((2, 3), (7, 1), (13, 5), (24, 7)):
         c = case(name, n, steps)
@@ -169,7 +169,7 @@ def test_tiles_compute_the_same(name: str, tmp_path: Path) -> None:
         chosen, machine = configurations(c, rng.choice(("default", "space")), rng)
         text = kernel_of(c, chosen, machine, host_tiles=tuple(tiles)).text
         assert any(f"+= {t.width})" in text for t in tiles if t is not None), text
-        check(c, chosen, tmp_path, machine, tuple(tiles))
+        check(c, chosen, machine, tuple(tiles))
 
 
 @pytest.mark.parametrize("name", [n for n, x in NESTS.items() if any(x[3])])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -115,7 +114,7 @@ def test_sizes_that_are_constants_have_a_middle() -> None:
     assert rows == ["-j + 2046"], rows
 
 
-def test_a_copied_factor_is_applied_once(tmp_path: Path) -> None:
+def test_a_copied_factor_is_applied_once() -> None:
     nest = ROWS + "O[i][j] = (j > 0 ? I[i][j - 1] : 0) + r * W[i][j];"
     (p,) = lifted(f"void f({TWO}, float W[n][m]) {{\n#pragma mdh\n{nest} }}").program
     assert isinstance(p, MdhProgram)
@@ -123,14 +122,14 @@ def test_a_copied_factor_is_applied_once(tmp_path: Path) -> None:
     expected = {k: b.copy() for k, b in case.data.items()}
     run_steps(case.steps, case.params, expected)
     (c,) = configuration_at((p,), GENERIC, (p.sizes(dict(case.params)),), {**POINT, "pack_W": "block"})
-    answer = run_kernel(case, kernel_of(case, (c,), GENERIC), tmp_path, (*FLAGS, "-O2", "-march=native"))
+    answer = run_kernel(case, kernel_of(case, (c,), GENERIC), (*FLAGS, "-O2", "-march=native"))
     found = [_value(x, p.component_types[0]) for x in answer["O"]]  # type: ignore[attr-defined]
     assert found == expected["O"].data
 
 
 @pytest.mark.parametrize("lanes", [8, 16])
 @pytest.mark.parametrize("name", NESTS)
-def test_at_all_sizes(name: str, lanes: int, tmp_path: Path) -> None:
+def test_at_all_sizes(name: str, lanes: int) -> None:
     """Nothing outside is read: with the address sanitizer, and with vectors of this machine."""
     p, rng = of(NESTS[name]), random.Random(lanes)
     for n, m, r in ((1, 1, 1), (2, 8, 1), (3, 9, 2), (5, 17, 1), (4, 40, 3), (7, 33, 0), (1, 64, 5)):
@@ -141,7 +140,7 @@ def test_at_all_sizes(name: str, lanes: int, tmp_path: Path) -> None:
         (c,) = configuration_at((p,), GENERIC, (p.sizes(params),), {**POINT, "lanes": lanes})
         kernel = kernel_of(case, (c,), GENERIC)
         for flags in ((*FLAGS, "-O2", "-march=native"), ("-O0", "-g", "-fopenmp", "-fsanitize=address,undefined")):
-            answer = run_kernel(case, kernel, tmp_path, flags)
+            answer = run_kernel(case, kernel, flags)
             assert answer["returned"] == 1 and "outside" not in answer
             found = [_value(x, p.component_types[0]) for x in answer["O"]]  # type: ignore[attr-defined]
             assert found == expected["O"].data, (params, kernel.text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -59,7 +58,7 @@ def text(p: MdhProgram, point: Point) -> str:
 
 @pytest.mark.parametrize("rows", [{"rows_i": 4}, {"rows_i": 1}, {"rows_h": 2, "rows_i": 2}], ids=str)
 @pytest.mark.parametrize("nest", [STENCIL, SCALED, FOUR], ids=["stencil", "scaled", "four"])
-def test_at_all_sizes(nest: tuple[str, str], rows: dict[str, int], tmp_path: Path) -> None:
+def test_at_all_sizes(nest: tuple[str, str], rows: dict[str, int]) -> None:
     """Rows of whole lines and others, shorter than two of them, longer than a block; blocks of rows, threads.
 
     Once with the vectors of this machine, once with those that all have: a line is one to four of them.
@@ -86,7 +85,7 @@ def test_at_all_sizes(nest: tuple[str, str], rows: dict[str, int], tmp_path: Pat
         (c,) = configuration_at((p,), MACHINE, (p.sizes(dict(case.params)),), {**POINT, **own, "threads": where})
         kernel = kernel_of(case, (c,), MACHINE)
         for flags in ((*FLAGS, "-O2", "-march=native"), ("-O0", "-g", "-fopenmp", "-fsanitize=address,undefined")):
-            answer = run_kernel(case, kernel, tmp_path, flags)
+            answer = run_kernel(case, kernel, flags)
             assert answer["returned"] == 1 and "outside" not in answer
             found = [_value(x, p.component_types[0]) for x in answer["O"]]  # type: ignore[attr-defined]
             assert found == expected["O"].data, (case.params, kernel.text)

@@ -38,7 +38,16 @@ from tests.test_histogram import MANY, cases_of, program_of
 from tests.test_host_tiles import case as tiled
 from tests.test_scan_linear import blocks
 from tests.test_steps import NESTS as STEPS
-from tests.test_steps import Case, close, configurations, kernel_of, program_text, values
+from tests.test_steps import (
+    Case,
+    close,
+    compiled,
+    configurations,
+    input_text,
+    kernel_of,
+    program_text,
+    values,
+)
 from tuning.runner import Limits, Workbench
 from tuning.toolchain import Toolchain
 from tuning.verify import cases_for, verify
@@ -161,33 +170,27 @@ def in_one(case: Case, chosen: tuple[Configuration, ...], machine: Machine, tile
     return kernel_of(case, chosen, machine, host_tiles=tiles, regions=regions(case))
 
 
-def answers(
-    case: Case, text: str, directory: Path, compiler: str, flags: tuple[str, ...]
-) -> Iterator[dict[str, list[object]]]:
+def answers(case: Case, text: str, compiler: str, flags: tuple[str, ...]) -> Iterator[dict[str, list[object]]]:
     """What the program prints, with every number of threads."""
-    source, program = directory / "region.c", directory / "region"
-    source.write_text(text)
-    built = subprocess.run(
-        [compiler, *flags, str(source), "-o", str(program), "-lm"], capture_output=True, text=True, check=False
-    )
-    assert built.returncode == 0, built.stderr[:3000] + text
+    program = compiled(text, flags, compiler)
     for threads in THREADS if "-fopenmp" in flags else (1,):
         variables = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive", "OMP_DYNAMIC": "false"}
         ran = subprocess.run(
-            [str(program)], capture_output=True, text=True, timeout=120, env={**os.environ, **variables}, check=False
-        )
+            [str(program)], input=input_text(case), capture_output=True, text=True, timeout=120,
+            env={**os.environ, **variables}, check=False,
+        )  # fmt: skip
         assert ran.returncode == 0, (threads, ran.stderr[-3000:], text)
         yield json.loads(ran.stdout)
 
 
 def check(
-    case: Case, kernel: Kernel, directory: Path, compiler: str = "gcc", flags: tuple[str, ...] = FLAGS,
+    case: Case, kernel: Kernel, compiler: str = "gcc", flags: tuple[str, ...] = FLAGS,
     main: Callable[[str], str] = lambda text: text,
 ) -> None:  # fmt: skip
     assert_one_thread_writes(kernel.text)
     expected = {n: b.copy() for n, b in case.data.items()}
     run_steps(case.steps, case.params, expected)
-    for answer in answers(case, main(program_text(case, kernel)), directory, compiler, flags):
+    for answer in answers(case, main(program_text(case, kernel)), compiler, flags):
         assert answer.pop("returned") == 1
         assert "outside" not in answer, answer["outside"]
         for name, b in case.arguments.items():
@@ -246,22 +249,22 @@ def made(name: str, n: int, kind: str, rng: random.Random) -> tuple[Case, tuple[
 @pytest.mark.parametrize("kind", ["default", "space", "random"])
 @pytest.mark.parametrize("name", [*STEPS, *NESTS])
 @pytest.mark.usefixtures("everything_is_shared")
-def test_same_results(name: str, kind: str, tmp_path: Path) -> None:
+def test_same_results(name: str, kind: str) -> None:
     rng = random.Random(f"{name} {kind}")
     for n in sizes_of(name, kind):
         case, chosen, machine = made(name, n, kind, rng)
-        check(case, in_one(case, chosen, machine), tmp_path, flags=(*FLAGS, *(SANITIZED if kind == "space" else ())))
+        check(case, in_one(case, chosen, machine), flags=(*FLAGS, *(SANITIZED if kind == "space" else ())))
 
 
 @pytest.mark.parametrize("name", ["norm", "lower triangle", "products"])
-def test_few_points_are_one_threads(name: str, tmp_path: Path) -> None:
+def test_few_points_are_one_threads(name: str) -> None:
     """The guards as they are: at these sizes, all of the work is too little."""
     rng = random.Random(name)
     for n in (1, 13):
         case, chosen, machine = made(name, n, "default", rng)
         kernel = in_one(case, chosen, machine)
         assert re.search(r"#pragma omp parallel if \(.* > \d+", kernel.text), kernel.text
-        check(case, kernel, tmp_path)
+        check(case, kernel)
 
 
 WAYS = {
@@ -274,16 +277,16 @@ WAYS = {
 
 @pytest.mark.parametrize("way", [way for way, (compiler, _) in WAYS.items() if compiler in COMPILERS])
 @pytest.mark.usefixtures("everything_is_shared")
-def test_compilers(way: str, tmp_path: Path) -> None:
+def test_compilers(way: str) -> None:
     compiler, flags = WAYS[way]
     for name in ("norm", "lower triangle", "rows of a scan"):
         case, chosen, machine = made(name, 23, "default", random.Random(name))
-        check(case, in_one(case, chosen, machine), tmp_path, compiler, flags)
+        check(case, in_one(case, chosen, machine), compiler, flags)
 
 
 @pytest.mark.parametrize("levels", ["1", "2"])
 @pytest.mark.usefixtures("everything_is_shared")
-def test_in_a_region_of_the_caller(levels: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_region_of_the_caller(levels: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_MAX_ACTIVE_LEVELS", levels)
 
     def inside(text: str) -> str:
@@ -297,7 +300,7 @@ def test_in_a_region_of_the_caller(levels: str, tmp_path: Path, monkeypatch: pyt
 
     for name in ("norm", "lower triangle"):
         case, chosen, machine = made(name, 19, "default", random.Random(name))
-        check(case, in_one(case, chosen, machine), tmp_path, main=inside)
+        check(case, in_one(case, chosen, machine), main=inside)
 
 
 @pytest.mark.parametrize("kind", ["default", "space", "random"])
@@ -325,7 +328,7 @@ def test_histograms(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("everything_is_shared")
-def test_tiles_of_host_loops(tmp_path: Path) -> None:
+def test_tiles_of_host_loops() -> None:
     """Those of a loop inside of the region are shared by its threads; those of the outermost one are inside of it."""
     inner, outer = case_of("stencil in stencil", 23), tiled("jacobi", 24, 7)
     for case in (inner, outer):
@@ -338,7 +341,7 @@ def test_tiles_of_host_loops(tmp_path: Path) -> None:
         assert any(tiles)
         kernel = in_one(case, chosen, machine, tuple(tiles))
         assert kernel.tiled and "#pragma omp for schedule(static" in (one_region(kernel.text) or "")
-        check(case, kernel, tmp_path, flags=(*FLAGS, *SANITIZED))
+        check(case, kernel, flags=(*FLAGS, *SANITIZED))
 
 
 CORPUS = Path(__file__).parent.parent / "corpus"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 import math
 import random
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +42,8 @@ from mdh_core.expr import (
     Expr,
     If,
     Load,
+    RecordType,
+    ScalarType,
     Type,
     Var,
 )
@@ -47,7 +52,7 @@ from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Sequential, Size, S
 from mdh_core.polytope import rows_of
 from mdh_lift import iterations
 from mdh_lift.subject import element_counts
-from tests.emitted import FLAGS, _literal, _printed, _value
+from tests.emitted import FLAGS, POISON, _printed, _value
 from tests.lifting import lifted, needed_extents
 from tests.test_fusion import OFFERED, choices, nest
 from tuning.space import valid_points
@@ -150,44 +155,101 @@ def kernel_of(
     )
 
 
+READS = """
+static long long whole(void) { long long x; if (scanf("%lld", &x) != 1) abort(); return x; }
+static unsigned long long natural(void) { unsigned long long x; if (scanf("%llu", &x) != 1) abort(); return x; }
+static double real(void) { double x; if (scanf("%lf", &x) != 1) abort(); return x; }
+static void *room(long elements, long size) { void *p = malloc(elements * size); if (!p) abort(); return memset(p, 0xAB, elements * size); }
+"""
+
+
 def program_text(case: Case, kernel: Kernel) -> str:
-    out = ["#include <stdio.h>", "#include <string.h>", kernel.text, "int main(void) {"]
-    out += [f"  int {n} = {v}; (void){n};" for n, v in case.params.items()]
+    """A program that reads ``input_text``: cases that differ in sizes and data only have the same."""
+    out = ["#include <stdio.h>", "#include <stdlib.h>", "#include <string.h>", *POISON, READS, kernel.text, "int main(void) {"]
+    out += [f"  int {n} = (int)whole(); (void){n};" for n in case.params]
     for name, b in case.arguments.items():
-        data, t = case.data[name].data, c_type(b.type)
-        out.append(f"  static {t} {name}_all[{len(data)} + {2 * CANARY}];")
-        out.append(f"  memset({name}_all, 0xAB, sizeof {name}_all);")
-        rank = "".join(f"[{e}]" for e in case.data[name].extents[1:])
+        t, further = c_type(b.type), range(1, len(case.data[name].extents))
+        out += [f"  const long {name}_count = (long)whole();"]
+        out += [f"  const long {name}_extent_{k} = (long)whole();" for k in further]
+        out.append(f"  {t} *{name}_all = room({name}_count + {2 * CANARY}, sizeof({t}));")
+        rank = "".join(f"[{name}_extent_{k}]" for k in further)
         out.append(f"  {t} (*{name}){rank} = (void *)({name}_all + {CANARY});")
-        if data:
-            literal = ", ".join(_literal(v, b.type) for v in data)
-            out.append(f"  {{ static const {t} data[] = {{{literal}}}; memcpy({name}, data, sizeof data); }}")
+        out.append(f"  for (long x = {CANARY}; x < {CANARY} + {name}_count; x++) {{")
+        out += [*_read(f"{name}_all[x]", b.type), "  }"]
+        out += [f"  {line}" for line in _margins(name, t, "ASAN_POISON_MEMORY_REGION({}, {});")]
     out.append(f'  printf("{{\\"returned\\": %d", {kernel.call});')
     for name, b in case.arguments.items():
-        n, t = len(case.data[name].data), c_type(b.type)
+        t = c_type(b.type)
+        out += [f"  {line}" for line in _margins(name, t, "ASAN_UNPOISON_MEMORY_REGION({}, {});")]
         out.append(f'  printf(", \\"{name}\\": [");')
-        out.append(f'  for (long x = 0; x < {n}; x++) {{ if (x) printf(",");')
+        out.append(f'  for (long x = 0; x < {name}_count; x++) {{ if (x) printf(",");')
         out += _printed(f"{name}_all[{CANARY} + x]", b.type)
         out.append('  }\n  printf("]");')
         out.append(
             f"  for (long x = 0; x < {CANARY} * (long)sizeof({t}); x++)"
             f" if (((unsigned char *){name}_all)[x] != 0xAB ||"
-            f" ((unsigned char *)({name}_all + {CANARY + n}))[x] != 0xAB)"
+            f" ((unsigned char *)({name}_all + {CANARY} + {name}_count))[x] != 0xAB)"
             f' {{ printf(", \\"outside\\": \\"{name}\\""); break; }}'
         )
+        out.append(f"  free({name}_all);")
     return "\n".join([*out, '  printf("}\\n");', "  return 0;", "}", ""])
 
 
-def run_kernel(
-    case: Case, kernel: Kernel, directory: Path, flags: Sequence[str] = SANITIZED, main: str = ""
-) -> dict[str, object]:
-    source, program = directory / "steps.c", directory / "steps"
-    source.write_text(main or program_text(case, kernel))
-    command = ["gcc", *flags, str(source), "-o", str(program), "-lm"]
+def _margins(name: str, t: str, call: str) -> list[str]:
+    size = f"{CANARY} * sizeof({t})"
+    return [call.format(f"{name}_all{x}", size) for x in ("", f" + {CANARY} + {name}_count")]
+
+
+def _read(place: str, t: Type) -> list[str]:
+    """Statements that read one element."""
+    if isinstance(t, RecordType):
+        return [line for n, u in t.fields for line in _read(f"{place}.{n}", u)]
+    assert isinstance(t, ScalarType)
+    by = "real" if t.is_float else "natural" if t.kind in ("uint", "bool") else "whole"
+    return [f"    {place} = ({c_type(t)}){by}();"]
+
+
+def _words(value: Value) -> list[str]:
+    if isinstance(value, tuple):
+        return [word for v in value for word in _words(v)]
+    return [value.hex() if isinstance(value, float) else str(int(value))]
+
+
+def input_text(case: Case) -> str:
+    """Values of parameters; for each array how many elements, its extents but the first, and the elements."""
+    words = [str(v) for v in case.params.values()]
+    for name in case.arguments:
+        b = case.data[name]
+        words += [str(n) for n in (len(b.data), *b.extents[1:])]
+        words += [word for v in b.data for word in _words(v)]
+    return "\n".join([*words, ""])
+
+
+_MADE = tempfile.TemporaryDirectory(prefix="mdh-lift-steps-")
+
+
+@functools.cache
+def compiled(text: str, flags: tuple[str, ...], compiler: str = "gcc") -> Path:
+    """The program of a text, compiled once in this process."""
+    name = hashlib.sha256(repr((text, flags, compiler)).encode()).hexdigest()[:20]
+    source, program = Path(_MADE.name, f"{name}.c"), Path(_MADE.name, name)
+    source.write_text(text)
+    command = [compiler, *flags, str(source), "-o", str(program), "-lm"]
     built = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert built.returncode == 0, built.stderr[:4000] + kernel.text
+    assert built.returncode == 0, built.stderr[:4000] + text
+    return program
+
+
+def run_kernel(
+    case: Case, kernel: Kernel, flags: Sequence[str] = SANITIZED, main: str = ""
+) -> dict[str, object]:
+    """``main``: the text of another program, which reads nothing."""
+    program = compiled(main or program_text(case, kernel), tuple(flags))
     environment = {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive", "ASAN_OPTIONS": "detect_leaks=1"}
-    ran = subprocess.run([str(program)], capture_output=True, text=True, timeout=120, env=environment, check=False)
+    ran = subprocess.run(
+        [str(program)], input="" if main else input_text(case), capture_output=True, text=True, timeout=120,
+        env=environment, check=False,
+    )  # fmt: skip
     assert ran.returncode == 0, (ran.returncode, ran.stderr[-3000:], kernel.text)
     return json.loads(ran.stdout)  # type: ignore[no-any-return]
 
@@ -200,7 +262,6 @@ def close(a: Value, b: Value) -> bool:
 def check(
     case: Case,
     configurations: Sequence[Configuration],
-    directory: Path,
     machine: Machine,
     host_tiles: tuple[HostTiles | None, ...] = (),
     sizes: Mapping[str, int] | None = None,
@@ -208,7 +269,7 @@ def check(
     expected = {n: b.copy() for n, b in case.data.items()}
     run_steps(case.steps, case.params, expected)
     kernel = kernel_of(case, configurations, machine, host_tiles=host_tiles, sizes=sizes)
-    answer = run_kernel(case, kernel, directory)
+    answer = run_kernel(case, kernel)
     assert answer.pop("returned") == 1
     assert "outside" not in answer, answer["outside"]
     for name, b in case.arguments.items():
@@ -362,13 +423,13 @@ NESTS = {f.__name__: f for f in (lu, jacobi, gramschmidt, recurrence, triangles)
 
 @pytest.mark.parametrize("kind", ["default", "space", "random"])
 @pytest.mark.parametrize("name", NESTS)
-def test_emitted_steps_equal_the_interpreter(name: str, kind: str, tmp_path: Path) -> None:
+def test_emitted_steps_equal_the_interpreter(name: str, kind: str) -> None:
     rng = random.Random(f"{name} {kind}")
     for n in (1, 6, 11) if kind == "default" else (9,):
         case = NESTS[name](n, rng)
         chosen, machine = configurations(case, kind, rng)
         sizes = {"default": {}, "space": case.params, "random": {**case.params, "n": 10}}[kind]
-        check(case, chosen, tmp_path, machine, sizes=sizes)
+        check(case, chosen, machine, sizes=sizes)
 
 
 @pytest.mark.parametrize(
@@ -378,7 +439,7 @@ def test_emitted_steps_equal_the_interpreter(name: str, kind: str, tmp_path: Pat
         "producer read at several positions", "epilogue of a scan",
     ],
 )  # fmt: skip
-def test_emitted_fusions_equal_the_interpreter(name: str, tmp_path: Path) -> None:
+def test_emitted_fusions_equal_the_interpreter(name: str) -> None:
     found = nest(OFFERED[name].body)
     (fusion,) = choices(found, OFFERED[name].temporaries)
     rng = random.Random(name)
@@ -388,20 +449,20 @@ def test_emitted_fusions_equal_the_interpreter(name: str, tmp_path: Path) -> Non
     data = {b: values(rng, INT32, *e) for b, e in extents.items()}
     case = Case(fused(found.program, fusion), params, data)
     chosen, machine = configurations(case, "random", rng)
-    check(case, chosen, tmp_path, machine)
+    check(case, chosen, machine)
 
 
 @pytest.mark.parametrize("kind", ["space", "random"])
-def test_memory_is_enough_for_every_iteration(kind: str, tmp_path: Path) -> None:
+def test_memory_is_enough_for_every_iteration(kind: str) -> None:
     """Many configurations of nests whose sizes grow and shrink from one iteration to the next."""
     rng = random.Random(kind)
     for _ in range(3):
         case = triangles(8, rng)
         chosen, machine = configurations(case, kind, rng)
-        check(case, chosen, tmp_path, machine)
+        check(case, chosen, machine)
 
 
-def test_overlap_is_tested_over_all_iterations(tmp_path: Path) -> None:
+def test_overlap_is_tested_over_all_iterations() -> None:
     """``x`` and ``y`` share an array of 20; iteration ``k`` writes y[k] .. y[n - 1] and reads x[0] .. x[k]."""
     (p,) = programs(
         "int n, int k, double *x, double *y", "for (int i = k; i < n; i++) y[i] = y[i] + x[k];"
@@ -426,7 +487,7 @@ def test_overlap_is_tested_over_all_iterations(tmp_path: Path) -> None:
         ]
     )
     assert head == "kernel"
-    answer = run_kernel(case, kernel, tmp_path, main=main)
+    answer = run_kernel(case, kernel, main=main)
     assert answer == [int(abs(d) >= 5) for d in range(-7, 8)]
 
 
@@ -443,7 +504,7 @@ def test_an_array_may_have_one_index_here_and_two_there() -> None:
         assert lows == {0, 3} and highs == {4 * 4 + 3, 4 + 3}
 
 
-def test_size_of_another_step_is_rounded_up_in_guards(tmp_path: Path) -> None:
+def test_size_of_another_step_is_rounded_up_in_guards() -> None:
     """Bounds of indices are right, and not too wide, where sizes of step 2 depend on an iterator."""
     (p,) = programs(
         "int n, int k, int *x, int *y", "for (int i = 0; i < n - k; i += 2) y[i + k] += x[i];"
@@ -459,7 +520,7 @@ def test_size_of_another_step_is_rounded_up_in_guards(tmp_path: Path) -> None:
         "  y = z;",
         f'  printf("[%d, %d]\\n", apart, {kernel.call}); return 0; }}',
     ]
-    assert run_kernel(case, kernel, tmp_path, main="\n".join(lines)) == [1, 0]
+    assert run_kernel(case, kernel, main="\n".join(lines)) == [1, 0]
 
 
 def test_names_of_macros_are_avoided() -> None:

@@ -6,8 +6,6 @@ overflows nowhere, but sums of every other element, of half of them, or what is 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from emit.c_text import wrapping
@@ -121,7 +119,7 @@ def programs(name: str) -> Case:
 @pytest.mark.parametrize("threads", [False, True], ids=["one", "two"])
 @pytest.mark.parametrize("lanes", [8, 16])
 @pytest.mark.parametrize("name", NESTS)
-def test_nothing_undefined(name: str, lanes: int, threads: bool, tmp_path: Path) -> None:
+def test_nothing_undefined(name: str, lanes: int, threads: bool) -> None:
     case = programs(name)
     (p,) = case.programs
     sizes = (p.sizes(dict(case.params)),)
@@ -131,7 +129,7 @@ def test_nothing_undefined(name: str, lanes: int, threads: bool, tmp_path: Path)
         point |= {"threads": dims[0], f"block_{point['vector']}": 3 * lanes}
     found = configuration_at((p,), GENERIC, sizes, point)
     assert "vector_size" in kernel_of(case, found).text, name
-    check(case, found, tmp_path, GENERIC)
+    check(case, found, GENERIC)
 
 
 def test_values_overflow_where_the_original_computes_nothing() -> None:
