@@ -631,6 +631,8 @@ def _scan_order(scan: ScanNest) -> str | None:
         return f"{scan.dim} is not the one scanned dimension beside concatenated ones"
     if any(kinds.get(d) != "cc" for d in scan.rows):
         return "threads share a dimension that is not concatenated"
+    if scan.across and (kinds.get(scan.across) != "cc" or scan.block is not None or program.hom.domain):
+        return f"points of {scan.across} cannot be scanned together"
     if scan.block is not None:
         if scan.block < 1 or scan.rows:
             return f"blocks of {scan.block} elements, rows {', '.join(scan.rows)}"

@@ -24,7 +24,7 @@ from emit.kernel_text import Allocation, Context, Lines
 from emit.scan_text import CHAINS, ScanText
 from lowering.loops import size_name
 from lowering.lower import ScanNest
-from mdh_core.expr import ScalarType
+from mdh_core.expr import ScalarType, Type
 
 SMALLEST = {32: 2.0**-126, 64: 2.0**-1022}  # normal numbers
 LOST = {32: 2.0**103, 64: 2.0**970}  # unit of the last place / smallest normal number
@@ -41,10 +41,15 @@ class LinearText(ScanText):
 
     # ----------------------------------------------------------------- in order
 
-    def _carry(self) -> list[str]:
-        name = self.context.names.new("carry")
-        self.out.add(f"{c_type(self.type)} {name} = {self.cells.initial(1)};")
-        return [name]
+    @property
+    def _carried(self) -> tuple[Type, ...]:
+        return (self.type,)
+
+    @property
+    def _starts(self) -> list[str]:
+        initial = self.cells.initial(1)
+        assert initial is not None
+        return [initial]
 
     def _results(self, carry: list[str]) -> dict[int, str]:
         return {1: carry[0]}

@@ -1,6 +1,7 @@
 """A ``ScanNest`` as C: rows on threads, or one long row in blocks.
 
     rows       for each point of the cc dimensions: carry = initial; for i: carry = carry ⊛ f(i); store
+    across     the same for points that are neighbours in memory, together: for i: for each of them: ...
     blocks     every block's total (threads); carries of the blocks (one thread); scan of every block
                from its carry (threads).  The block size is part of the configuration, so the
                grouping depends neither on the number of threads nor on timing.  Blocks are gone through
@@ -15,17 +16,19 @@ from contextlib import ExitStack, contextmanager
 
 from emit.c_text import c_type, constant
 from emit.cells_text import all_of
+from emit.divided_text import Divided
 from emit.kernel_text import Allocation, Context, Lines, repeats_right
-from emit.nest_text import NestText
+from emit.nest_text import PARALLEL_WORK, NestText
 from emit.prefix_text import PrefixText, in_vectors
-from lowering.loops import size_name
+from lowering.loops import Loop, size_name
 from lowering.lower import Nest, ScanNest
 from lowering.machine import LINE
-from mdh_core.expr import Call, walk
+from mdh_core.expr import Call, Type, walk
 from mdh_core.guarded import when_stored
 from mdh_core.ir import Store, keeps_if_empty
 
 CHAINS = 4  # blocks of a scan that one thread works on together
+ACROSS = 1 << 13  # bytes of running values that stay in the first cache beside what is read and written
 
 
 class ScanText:
@@ -56,6 +59,9 @@ class ScanText:
         with ExitStack() as stack:
             if condition:
                 stack.enter_context(self.out.block(f"if ({condition})"))
+            if self.scan.across:
+                self._together(self.scan.across)
+                return
             self._rows(stack)
             self.context.at[self.scan.dim] = "0"
             if self.scan.block is None:
@@ -72,6 +78,55 @@ class ScanText:
         others = [d for d in self.program.hom.dims_of("cc") if d.name not in self.scan.rows]
         self.cells.loops_over((*rows, *others), stack, shared=len(rows))
         self.context.enough += [""] if rows else []
+
+    def _together(self, across: str) -> None:
+        """Parts of a dimension on threads; in each, row after row of its points."""
+        context, names, dim = self.context, self.context.names, self.scan.dim
+        others = [d.name for d in self.program.hom.dims_of("cc") if d.name != across]
+        shared = [d for d in others if d in self.scan.rows]
+        size = max(t.size for t in self._carried)
+        unit = Loop(across, 1, max(1, LINE // size), None, "lanes")
+        room = Loop(across, 0, max(1, ACROSS // LINE) * unit.size, None, "threads")
+        parts = Divided(room, unit, context, [size_name(d) for d in shared])
+        self.out.add(*parts.count())
+        heads = {}
+        for d in others:
+            v = context.at[d] = names.new(d)
+            heads[d] = f"for (long {v} = 0; {v} < {size_name(d)}; {v}++)"
+        if threads := [heads[d] for d in shared] + [parts.head] * (across in self.scan.rows):
+            enough = "*".join(f"(double){size_name(d.name)}" for d in self.program.hom.dims)
+            enough += f" > {PARALLEL_WORK}"
+            trips = [*map(size_name, shared), parts.parts][: len(threads)]
+            context.shared_loop(self.out, "static", len(threads), enough, PARALLEL_WORK, trips)
+            context.enough.append(enough)
+        with ExitStack() as stack:
+            for head in [*(heads[d] for d in shared), parts.head]:
+                stack.enter_context(self.out.block(head))
+            start = names.new(f"{across}_start")
+            self.out.add(*parts.part(start))
+            for d in others:
+                if d not in shared:
+                    stack.enter_context(self.out.block(heads[d]))
+            x, y = names.new(across), names.new(dim)
+            points = f"for (long {x} = {start}; {x} < {parts.end}; {x}++)"
+            context.at[across], context.at[dim] = x, "0"
+            running = [names.new("carry") for _ in self._carried]
+            seeded = self.has_initial or self.starts_neutral
+            for name, t in zip(running, self._carried, strict=True):
+                self.out.add(f"{c_type(t)} {name}[{room.size}]{'' if seeded else ' = {0}'};")
+            carry = [f"{name}[{x} - {start}]" for name in running]
+            if seeded:
+                with self.out.block(points):
+                    for name, value in zip(carry, self._starts, strict=True):
+                        self.out.add(f"{name} = {value};")
+            with self.out.block(f"for (long {y} = 0; {y} < {size_name(dim)}; {y}++)"):
+                context.at[dim] = y
+                self.out.add("#pragma omp simd")
+                with self.out.block(points):
+                    self._point(carry, y, "0", True, seeded)
+            if any(dim in s.at_last for s in self.program.out.stores):
+                with self.out.block(points):
+                    self._store(carry, last=True, at=f"{size_name(dim)} - 1")
 
     @property
     def masks(self) -> dict[str, str]:
@@ -94,14 +149,22 @@ class ScanText:
         """The text of each component that stores may mention."""
         return dict(enumerate(carry))
 
+    @property
+    def _carried(self) -> tuple[Type, ...]:
+        """Types of the variables that hold the running value."""
+        return self.types
+
+    @property
+    def _starts(self) -> list[str]:
+        """What they begin with: the initial value if there is one."""
+        initial = [self.cells.initial(c) if self.has_initial else None for c in range(len(self.types))]
+        return [x or self._neutral(c) for c, x in enumerate(initial)]
+
     def _carry(self) -> list[str]:
-        """Variables that hold the running value, started from the initial value if there is one."""
-        names = []
-        for c, t in enumerate(self.types):
-            name = self.context.names.new("carry")
-            initial = self.cells.initial(c) if self.has_initial else None
-            self.out.add(f"{c_type(t)} {name} = {initial or self._neutral(c)};")
-            names.append(name)
+        """Variables that hold the running value, started."""
+        names = [self.context.names.new("carry") for _ in self._carried]
+        for name, t, value in zip(names, self._carried, self._starts, strict=True):
+            self.out.add(f"{c_type(t)} {name} = {value};")
         return names
 
     def _neutral(self, c: int) -> str:
@@ -159,8 +222,13 @@ class ScanText:
         self, carry: list[str], v: str, head: str, first: str, store: bool, seeded: bool
     ) -> None:
         """Points one by one, in a loop over ``v`` with the given ``head``."""
-        with self.out.block(head), ExitStack() as stack:
+        with self.out.block(head):
             self.context.at[self.scan.dim] = v
+            self._point(carry, v, first, store, seeded)
+
+    def _point(self, carry: list[str], v: str, first: str, store: bool, seeded: bool) -> None:
+        """One point, the first of all if ``v`` is ``first``."""
+        with ExitStack() as stack:
             body = self.program.hom.scalar.body
             if body:
                 stack.enter_context(self.out.block(""))

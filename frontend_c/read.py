@@ -357,10 +357,10 @@ class _One:
         stream = self.file.stream
         first = self.file.after_pragmas(self.found.token + 1)
         text = stream[first].text if first < len(stream) and stream[first].kind != "pragma" else ""
-        if self.chunk is None or text not in ("for", "if", "{"):
+        if self.chunk is None or text not in ("for", "while", "do", "if", "{"):
             raise refuse(
                 "MDH004", "directive is not followed by a loop or block", self.found.span,
-                help="put it directly before a `for` statement, an `if` with loops in it or a block",
+                help="put it directly before a loop, an `if` with loops in it or a block",
             )  # fmt: skip
         if first < self.file.taken:
             raise refuse(
@@ -418,7 +418,7 @@ class _One:
         """The function's definition and the nest's statement; MDH003 where they do not parse."""
         definition = self._definition(first, end)
         for node in walk_nodes(definition):
-            if isinstance(node, c_ast.For | c_ast.If | c_ast.Compound) and first_token(node) == first:
+            if isinstance(node, _NESTS) and first_token(node) == first:
                 return definition, node
         raise refuse("MDH003", f"function `{self.function}` cannot be parsed", self._head())
 
@@ -602,6 +602,7 @@ class _Region(_One):
 
 
 _BRACE = ord("{")
+_NESTS = (c_ast.For, c_ast.While, c_ast.DoWhile, c_ast.If, c_ast.Compound)  # what a directive may stand above
 _ENDSCOP = re.compile(rb"#\s*pragma\s+endscop\b")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DECLARES = (c_ast.Decl, c_ast.Typedef, c_ast.Struct, c_ast.Union, c_ast.Enum, c_ast.Enumerator)

@@ -241,7 +241,10 @@ def _masked(cond: Expr, update: Found | None, value: Expr, rules: Rules) -> Foun
     if update is None:
         if isinstance(strip(value), Const) and isinstance(value.type, ScalarType):
             return SetOnce(cond, Const(_constant(value), value.type))
-        return WhyNot("it keeps the value of the last iteration that fulfils a condition")
+        return WhyNot(
+            "it keeps the value of the last iteration that fulfils a condition",
+            "where it only grows, as positions do, and is less before: write `if (… && e > x) x = e;`",
+        )
     if isinstance(update, SetOnce):
         return SetOnce(Binary("&&", truth(cond), truth(update.cond), INT32), update.constant)
     if isinstance(update, WhyNot):
@@ -586,15 +589,20 @@ def infer_arg(values: Mapping[Expr, Expr], dims: tuple[str, ...], rules: Rules) 
         "the variables depend on one another, and not as the value and the position of an extremum",
         "write `if (x < m) { m = x; at = i; }`",
     )
+    dependent = WhyNot(
+        "the variables depend on one another",
+        "where two partial results can be combined, put the variables into a `struct` and name the function"
+        " that does so in `combine_ops`",
+    )
     taken: dict[Expr, Expr] = {}
     conditions: list[list[Expr]] = []
     for a, value in values.items():
         split = _selected(value, a)
         if split is None:
-            return unknown
+            return dependent
         parts, new = split
         if any(mentions(new, b) for b in values):
-            return unknown
+            return dependent
         taken[a] = new
         conditions.append(parts)
     if any(c != conditions[0] for c in conditions[1:]):

@@ -3,7 +3,7 @@
     lowered ::= Lowered(stages: stage+, temporaries: Buffer*)
     stage   ::= Nest | ScanNest | HistogramNest
     nest    ::= Nest(program, loops, threads, tile, accumulate, packs, results)
-    scan    ::= ScanNest(program, dim, block, rows)
+    scan    ::= ScanNest(program, dim, block, rows, across)
     histo   ::= HistogramNest(program, form, shared, copies)
 
 before   a program with cc, pw and ps dimensions, three phases with an order and assignment each
@@ -91,6 +91,8 @@ class ScanNest:
 
     block  elements of a block if threads share the scanned dimension, else None
     rows   cc dimensions whose points are run by different threads
+    across  the cc dimension along which memory is contiguous where it is not along the scanned one: so many
+            of its points are scanned together that each row of them is a run of memory
     wave   blocks that are gone through together, twice: their input is still near the second time
     past_caches  output buffers whose vectors go past the caches, where they are larger than these
     """
@@ -101,6 +103,7 @@ class ScanNest:
     rows: tuple[str, ...]
     wave: int = 0
     past_caches: tuple[str, ...] = ()
+    across: str = ""
 
 
 WAYS = 4  # of histograms; measured with random cells, and some that come several times in a row
@@ -214,6 +217,10 @@ def _scan(program: MdhProgram, dim: Dim, phase: Phase, c: Configuration, machine
     """
     threaded = _threaded(phase)
     rows = tuple(d.name for d in program.hom.dims_of("cc") if any(e == d.name for _, e in threaded))
+    across = _across(program, dim.name)
+    if across:
+        shared = tuple(d for d in (*rows, across) if threaded)
+        return ScanNest(program, dim.name, None, tuple(dict.fromkeys(shared)), across=across)
     on_dim = [layer for layer, d in threaded if d == dim.name]
     function = program.hom.function
     in_blocks = function is None or function.commutative or is_linear_recurrence(program)
@@ -225,6 +232,20 @@ def _scan(program: MdhProgram, dim: Dim, phase: Phase, c: Configuration, machine
     each = max(1, machine.l2 // 4 // (4 * block * point))  # side by side are four blocks
     past = _written_past(program, c)
     return ScanNest(program, dim.name, block, (), 4 * each * machine.cores, past)
+
+
+def _across(program: MdhProgram, dim: str) -> str:
+    """The concatenated dimension along which every point's cells are neighbours, those of ``dim`` are not."""
+    if program.hom.domain:
+        return ""
+    stores = [s for s in program.out.stores if dim not in s.at_last]
+    cells = [(s.buffer, s.index) for s in stores] or [(a.buffer, a.index) for a in program.inp.accesses]
+    found: set[str] = set()
+    for buffer, index in cells:
+        if not index or program.buffer(buffer).strides is not None or index[-1].coefficient(dim):
+            return ""
+        found |= {d.name for d in program.hom.dims_of("cc") if index[-1].coefficient(d.name) == 1}
+    return found.pop() if len(found) == 1 else ""
 
 
 # --------------------------------------------------------------------------- one nest

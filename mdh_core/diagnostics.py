@@ -33,7 +33,7 @@ CODES: dict[str, Code] = _rows(
     ("MDH001", "error", "file cannot be read", "The file does not exist, is a directory, or may not be read. Nothing was changed.", 2),
     ("MDH002", "error", "preprocessing failed", "The C preprocessor reported an error, often a missing header. Give the compile command after `--`, for example `mdh-lift check f.c -- cc -I include`."),
     ("MDH003", "error", "declaration cannot be parsed", "The function that holds the directive uses C that the parser does not know. Other functions of the file do not matter. Move the nest into a function of its own."),
-    ("MDH004", "error", "directive is not followed by a loop or block", "`#pragma mdh` belongs directly before a `for` statement, an `if` with loops in it or a compound statement `{ ... }`."),
+    ("MDH004", "error", "directive is not followed by a loop or block", "`#pragma mdh` belongs directly before a loop, an `if` with loops in it or a compound statement `{ ... }`."),
     ("MDH005", "error", "nest has no exact place in the file", "The bytes of the nest could not be told apart from the rest of the file, because a macro makes more than the loop or an `#if` cuts through it. Nothing is edited in that case."),
     ("MDH006", "error", "construct not supported inside a nest", "The nest uses a C construct that has no meaning in the formalism, such as a `switch`, an assignment inside an expression or an address taken."),
     ("MDH007", "warning", "no directive in the file", "The file holds no `#pragma mdh` and no function decorated with `@mdh`. Write the one above a loop nest, the other above a function.", 0),

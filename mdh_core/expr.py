@@ -568,8 +568,24 @@ def as_affine(e: Expr) -> Affine | None:
             if y.is_constant:
                 return x * y.const
             return y * x.const if x.is_constant else None
+        case Binary(op="/", a=a, b=Const(value=int(c)), type=t) if c > 0 and _may_not_wrap(t):
+            return _quotient(as_affine(a), c)
+        case Binary(op=">>", a=a, b=Const(value=int(c)), type=t) if 0 <= c < 32 and _may_not_wrap(t):
+            return _quotient(as_affine(a), 1 << c)
         case _:
             return None
+
+
+def _may_not_wrap(t: Type) -> bool:
+    """Signed integers, and positions in memory: what was multiplied is still there to be divided."""
+    return isinstance(t, ScalarType) and (t.kind == "int" or t.bits == 64)
+
+
+def _quotient(a: Affine | None, c: int) -> Affine | None:
+    """``a / c`` where nothing is ever left: ``(4*i + 2) / 2``."""
+    if a is None or a.const % c or any(n % c for _, n in a.terms):
+        return None
+    return Affine(tuple((name, n // c) for name, n in a.terms), a.const // c)
 
 
 def affine_index(index: tuple[Expr, ...]) -> tuple[Affine, ...]:

@@ -278,11 +278,12 @@ def _needed(lifted: LiftedNest, params: Mapping[str, int]) -> dict[str, int] | N
             declared = buffers[use.buffer].extents
             for t, high in enumerate(highest):
                 limit = declared[t]
-                if high is None:  # data: enough for each iteration to find some of its own
-                    high = _PER_ITERATION * max(iterations.extents(leaf, loops, params)) - 1
-                    if isinstance(leaf, Sequential) and buffers[use.buffer].rank == 1:  # its own loops too
-                        high = max(high, min(_CELLS, math.prod(max(1, v) for v in params.values())) - 1)
                 index = use.index[t]
+                if high is None:
+                    assert not isinstance(index, Affine)
+                    high = _room(index, leaf, loops, params)
+                    if isinstance(leaf, Sequential) and buffers[use.buffer].rank == 1:  # its own loops too
+                        high = max(high, _any_product(params) - 1)
                 fixed = isinstance(index, Affine) and index.substitute(numbers).is_constant
                 if use.conditional and limit is not None and not fixed:  # some iterations may not read it
                     high = min(high, limit.evaluate(dict(params)) - 1)
@@ -295,6 +296,20 @@ def _needed(lifted: LiftedNest, params: Mapping[str, int]) -> dict[str, int] | N
     for name, n in _touched_by_source(lifted.nest, params, numbers):
         out[name] = max(out.get(name, 0), n)
     return out
+
+
+def _room(index: Expr, leaf: Leaf, loops: Loops, params: Mapping[str, int]) -> int:
+    """The greatest index that is not affine: of data, enough for each iteration to find some of its own."""
+    own = _PER_ITERATION * max(iterations.extents(leaf, loops, params)) - 1
+    if not uses.is_data(index):  # computed: in a flat array, rows of as many elements as some size
+        return max(own, _any_product(params) - 1)
+    ranges = {name: (v, v) for name, v in params.items()} | _ranges(leaf, loops, params)
+    beside = uses.apart_from_data(index, ranges)
+    return own if beside is None else own + max(0, beside[1])
+
+
+def _any_product(params: Mapping[str, int]) -> int:
+    return min(_CELLS, math.prod(max(1, v) for v in params.values()))
 
 
 def _touched_by_source(

@@ -8,12 +8,15 @@ of ``lifter.polyhedral`` then gives exact ranges, sizes that change with outer i
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from emit.host_text import Leaf, Loops, known_index
 from lowering.histogram import one_hot
 from mdh_core.expr import (
+    BOOL,
+    INT64,
     Affine,
     Assign,
     Binary,
@@ -38,6 +41,7 @@ from mdh_core.expr import (
     variables,
     walk,
 )
+from mdh_core.guarded import conjuncts
 from mdh_core.ir import MdhProgram, Size, Store
 
 Points = tuple[Constraint, ...]
@@ -94,13 +98,52 @@ def _of_program(p: MdhProgram, outer: Points, known: set[str]) -> Iterator[Use]:
 
 
 def _locals(body: tuple[Stmt, ...]) -> dict[str, Expr]:
-    """Integer variables that keep the value of their declaration, with that value."""
+    """Integer variables in terms of others: those that keep the value of their declaration, with that value;
+    those that a loop counts up or down to a bound, as a choice between where they begin and that bound."""
     out: dict[str, Expr] = {}
-    for s in body:
-        if isinstance(s, Declare) and isinstance(s.type, ScalarType) and s.type.is_integer and s.value:
-            out[s.name] = substitute(s.value, out)
-    changed = set(_assigned(body))
-    return {name: value for name, value in out.items() if not changed & {name, *variables(value)}}
+    declared: dict[str, Expr] = {}
+    changed = Counter(_assigned(body))
+
+    def visit(inside: tuple[Stmt, ...]) -> None:
+        for s in inside:
+            match s:
+                case Declare(name=name, type=ScalarType(is_integer=True), value=value) if value is not None:
+                    declared[name] = substitute(value, out)
+                    if name not in changed and not changed.keys() & variables(declared[name]):
+                        out[name] = declared[name]
+                case If(then=then, other=other):
+                    visit((*then, *other))
+                case While(cond=cond, body=more):
+                    for name, bound in _counted(cond, more):
+                        if name in declared and changed[name] == 1:
+                            ends = declared.pop(name), substitute(bound, out)
+                            if not changed.keys() & {n for e in ends for n in variables(e)}:
+                                out[name] = Select(Const(1, BOOL), *ends, bound.type)
+                    visit(more)
+                case _:
+                    pass
+
+    visit(body)
+    return out
+
+
+def _counted(cond: Expr, body: tuple[Stmt, ...]) -> Iterator[tuple[str, Expr]]:
+    """Variables to which a loop adds a constant, with what they are compared with."""
+    steps = {
+        s.target.name: s.value.b.value * (1 if s.value.op == "+" else -1)
+        for s in body
+        if isinstance(s, Assign) and isinstance(s.target, Var)
+        and isinstance(s.value, Binary) and s.value.op in ("+", "-") and s.value.a == s.target
+        and isinstance(s.value.b, Const) and isinstance(s.value.b.value, int)
+    }  # fmt: skip
+    for test in conjuncts(cond):
+        match test:
+            case Binary(op="<" | "<=", a=Var(name=name), b=bound) if steps.get(name, 0) > 0:
+                yield name, bound
+            case Binary(op=">" | ">=", a=Var(name=name), b=bound) if steps.get(name, 0) < 0:
+                yield name, bound
+            case _:
+                pass
 
 
 def _assigned(body: tuple[Stmt, ...]) -> Iterator[str]:
@@ -164,6 +207,17 @@ def interval(e: Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int] 
             return None if x is None else (0, mask if x[0] < 0 else min(mask, x[1]))
         case _:
             return None
+
+
+def is_data(index: Expr) -> bool:
+    """Whether a value from memory is a part of it."""
+    return any(isinstance(n, (Load, Operand)) for n in walk(index))
+
+
+def apart_from_data(index: Expr, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+    """Bounds on what is added to values from memory; None where that is not known."""
+    nothing = Const(0, INT64)
+    return interval(rewrite(index, lambda n: nothing if isinstance(n, (Load, Operand)) else None), ranges)
 
 
 def _combined(op: str, x: tuple[int, int], y: tuple[int, int]) -> tuple[int, int] | None:

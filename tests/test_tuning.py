@@ -821,6 +821,27 @@ def test_tune_without_survivor_and_without_search(bench: Workbench) -> None:
     assert result.search.strategy == "model"
 
 
+def test_what_fails_while_it_is_timed_does_not_win(bench: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too long for one round, or a crash in the third: marked; too long for all rounds: what it has is enough."""
+    ways = space.Space((("WAY", ("plain",)),))
+    cases = verify.cases_for(DOT, [{"n": 7}])
+    settings = tune.Settings(Budget(evaluations=0), final_seconds=0.1)
+    two = ((2.0, 1.0), (2.1, 1.0))
+    for outcome, pairs, wins in (
+        (Outcome("timed_out", "not finished after 3 s"), (), False),
+        (Outcome("crashed", "signal 11"), two, False),
+        (Outcome("ok"), (), False),
+        (Outcome("timed_out", "not finished after 3 s"), two, True),
+    ):
+        taken = measure.Measurement(outcome, pairs, measure.ratio_of(pairs))
+        monkeypatch.setattr(tune, "measure", lambda *a, taken=taken, **k: taken)
+        result = tune.tune(bench, DOT, dot_at, ways, {"n": 10007}, cases, settings=settings)
+        assert (result.winner is not None) == wins, outcome
+        if not wins:
+            assert [d.code for d in result.diagnostics] == ["MDH607"]
+            assert result.reasons == {outcome.kind if not outcome.ok else "harness_failed": 1}
+
+
 def of_x(name: str, t: ScalarType) -> tuple[harness.Arg, ...]:
     """Arguments of a nest over ``i`` that makes integers ``y`` of ``x``."""
     x = ArrayArg("x", f"const {name}", t, written=False)

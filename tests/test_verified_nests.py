@@ -33,6 +33,34 @@ NESTS = {
         for (int t = 0; t < d; t++) sum[b * d + t] += x[i * d + t];
     }
 }""",
+    # blocks behind what a loop over data counts, and behind what is looked up there
+    "blocks": """void blocks(int nb, int k, const int *restrict ptr, const int *restrict col, const float *restrict val,
+            const float *restrict x, float *restrict y) {
+#pragma mdh
+    for (int b = 0; b < nb; b++)
+        for (int r = 0; r < k; r++) {
+            float s = 0;
+            for (int p = ptr[b]; p < ptr[b + 1]; p++)
+                for (int c = 0; c < k; c++) s += val[(p * k + r) * k + c] * x[col[p] * k + c];
+            y[b * k + r] = s;
+        }
+}""",
+    # data is added to where a row begins
+    "in_a_row": """void in_a_row(int n, int c, const float *restrict x, const int *restrict label, float *restrict y) {
+#pragma mdh
+    for (int i = 0; i < n; i++) y[i] = -x[i * c + label[i]];
+}""",
+    # rows and columns are computed by way of floating point: the array is flat
+    "scaled": """void scaled(int h, int w, const unsigned char *restrict s, unsigned char *restrict d) {
+#pragma mdh
+    for (int y = 0; y < 2 * h; y++)
+        for (int x = 0; x < 2 * w; x++) {
+            float fy = (y + 0.5f) * 0.5f - 0.5f, fx = (x + 0.5f) * 0.5f - 0.5f;
+            if (fy < 0) fy = 0;
+            if (fx < 0) fx = 0;
+            d[y * 2 * w + x] = s[(int)fy * w + (int)fx];
+        }
+}""",
     # which row is computed, and there is one only where there are some: k = 0 means nothing
     "nearest": """void nearest(int n, int d, int k, const float *restrict x, int *restrict label, float sum[k * d]) {
 #pragma mdh

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from mdh_core.diagnostics import Diagnostic
 from tuning.harness import Subject
+from tuning.processes import TIMED_OUT
 from tuning.runner import CUT_OFF, DECLINED, HARNESS_FAILED, OK, Outcome, Workbench, case_text
 from tuning.verify import DATA
 
@@ -108,6 +109,13 @@ class Measurement:
     @property
     def candidate_seconds(self) -> float:
         return median([p[1] for p in self.pairs]) if self.pairs else math.nan
+
+    @property
+    def fault(self) -> Outcome | None:
+        """Why the candidate may not be taken: it failed, or no round ended and its speed is unknown."""
+        if not self.pairs:
+            return Outcome(HARNESS_FAILED, "no round ended") if self.outcome.ok else self.outcome
+        return None if self.outcome.kind in (OK, TIMED_OUT) else self.outcome
 
     def noise(self, name: str, min_speedup: float = 1.0) -> Diagnostic | None:
         """MDH604 where the measurement does not decide."""

@@ -383,7 +383,7 @@ class _Tuner:
         self._keep(evaluation, text_hash(candidate), configuration=candidate.configuration_json)
 
     def choose(self, result: SearchResult, final: Sequence[Case]) -> tuple[Winner | None, SearchResult]:
-        """The best leader that passes the full verification; those that do not are marked."""
+        """The best leader that passes the full verification and can be timed; those before it are marked."""
         for leader in result.leaders:
             made = self.program_of(leader.point)
             if made is None:
@@ -394,9 +394,14 @@ class _Tuner:
             else:
                 more = replace(self.thorough, seconds=self.original.seconds)
                 summary = verify_thoroughly(self.bench, self.subject, program, final, more)
+            why = summary.outcome
             if summary.ok:
-                return self._win(leader.point, candidate, program, summary), result
-            why = Outcome(DECLINED, "its guard never let it run") if summary.outcome.ok else summary.outcome
+                winner = self._win(leader.point, candidate, program, summary)
+                if winner.measurement.fault is None:
+                    return winner, result
+                why = winner.measurement.fault
+            elif why.ok:
+                why = Outcome(DECLINED, "its guard never let it run")
             result = _marked(result, leader.point, why)
             self._keep(Evaluation(leader.point, why), text_hash(candidate))
             self._note(VERIFICATION, Evaluation(leader.point, why, text=text_hash(candidate)))
