@@ -45,6 +45,7 @@ from mdh_core.ir import Store
 from mdh_core.lanes import scalar_calls
 
 PARALLEL_WORK = 1 << 15  # points below which threads cost more than they bring
+FEW = 8  # iterations of an innermost loop that are written out
 TEAM_WORK = 1 << 13  # the same where threads have begun and wait for the others in any case
 
 
@@ -389,6 +390,9 @@ class NestText(PacksText):
         variable = self._variable(loop)
         lines, head = self.head(loop, variable, self.nest.loops[k + 1 :], self.outer_rows)
         self.out.add(*lines)
+        few = self.program.dim(loop.dim).size.constant or 0
+        if k == len(self.nest.loops) - 1 and head == for_head(loop, variable, "0", str(few)) and few <= FEW:
+            self.out.add(f"#pragma GCC unroll {few}")  # which gcc does by itself with -O3 only
         stack.enter_context(self.out.block(head))
         start = self.context.at[loop.dim]
         if loop.dim not in self.concatenated and not self.prepared:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -325,7 +324,7 @@ def test_random_updates(trials: int = 36) -> None:
 
 
 @pytest.mark.parametrize("name", [*WAIT, *KEEP])
-def test_emitted_blocks(name: str, tmp_path: Path) -> None:
+def test_emitted_blocks(name: str) -> None:
     nest = in_blocks(nest_of(WAIT[name] if name in WAIT else KEEP[name][0]), 8)
     assert nest is not None and all(verify(p) == [] for p in programs_of(nest.program))
     rng = random.Random(name)
@@ -337,7 +336,7 @@ def test_emitted_blocks(name: str, tmp_path: Path) -> None:
             data[b.name] = values(rng, DOUBLE, *(e.evaluate({"n": n}) for e in b.extents if e))
         c = Case(nest.program, {"n": n}, data, nest.temporaries)
         chosen, machine = configurations(c, rng.choice(("default", "space")), rng)
-        check(c, chosen, tmp_path, machine)
+        check(c, chosen, machine)
 
 
 def test_plans_take_shorter_blocks_with_copies() -> None:

@@ -15,11 +15,13 @@ from emit.render import emit_openmp
 from emit.request import KernelRequest
 from lowering.machine import GENERIC
 from lowering.parameters import make
+from lowering.point import Point, configuration_at
 from lowering.programs import of_known_sizes
 from mdh_core.interpreter import BufferValue, run_steps
 from mdh_core.ir import HostLoop, MdhProgram
 from mdh_lift import kernels
 from tests.lifting import lifted
+from tests.test_joined import FOR, of
 from tests.test_steps import Case, run_kernel
 
 PRODUCT = (
@@ -182,3 +184,15 @@ def test_sizes_that_nothing_mentions_make_no_second_function() -> None:
     assert emit_openmp(replace(request, known=(("n", 3),))).text == emit_openmp(request).text
 
 
+
+
+def test_few_iterations_of_an_innermost_loop_are_written_out() -> None:
+    """gcc does so with ``-O3`` only; indices such as ``(k + 1) % 3`` are constants then."""
+    for size, few in (("3", True), ("8", True), ("9", False), ("m", False)):
+        head = f"int n, int m, double O[n][{size}], double I[n][{size}]"
+        p = of((head, FOR.format("i", "n") + FOR.format("k", size) + f"O[i][k] = I[i][(k + 1) % {size}];"))
+        point: Point = {"vector": "-", "block_i": 64, "block_k": int(size) if size != "m" else 9, "threads": "i"}
+        (c,) = configuration_at((p,), GENERIC, ({"i": 90, "k": 9},), point)
+        rows = emit_openmp(KernelRequest("kernel", "n", (p,), (c,), GENERIC)).text.splitlines()
+        above = [rows[k - 1] for k, row in enumerate(rows) if row.lstrip().startswith("for (long k")]
+        assert above and [f"#pragma GCC unroll {size}" in row for row in above] == [few]*len(above), rows

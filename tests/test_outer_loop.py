@@ -103,7 +103,7 @@ def test_runs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n, x in NESTS.items() if x[3]])
-def test_the_same_is_computed(name: str, tmp_path: Path) -> None:
+def test_the_same_is_computed(name: str) -> None:
     """With parts of one, some and all positions, random configurations, and constants for sizes."""
     rng = random.Random(name)
     for n, width in ((1, 1), (2, 3), (13, 1), (24, 5), (9, 64)):
@@ -114,7 +114,7 @@ def test_the_same_is_computed(name: str, tmp_path: Path) -> None:
         joined = Case(steps, c.params, c.data, c.temporaries)
         chosen, machine = configurations(joined, rng.choice(("default", "space")), rng)
         own = tuple(tiles.get(loop) for loop, _ in iterations.host_loops(steps, c.params))
-        check(joined, chosen, tmp_path, machine, own, rng.choice((None, {"n": n})))
+        check(joined, chosen, machine, own, rng.choice((None, {"n": n})))
 
 
 @pytest.mark.parametrize("name", [n for n, x in NESTS.items() if x[3]])
@@ -155,7 +155,7 @@ def test_when_it_is_taken() -> None:
     assert dict(small.space.parameters)["outer_0"] == (0, 8)  # a search may find what the model does not see
 
 
-def test_softmax_in_one_loop_is_verified(tmp_path: Path) -> None:
+def test_softmax_in_one_loop_is_verified() -> None:
     plan, text = _softmax()
     bench = Workbench(Toolchain(("gcc",), ("-O1",)), threads=2, jobs=1)
     subject = subjects.subject_of(plan.lifted, text.data, text.path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -122,11 +121,11 @@ def test_random_sums(trials: int = 25) -> None:
 
 
 @pytest.mark.parametrize("name", TURN)
-def test_emitted(name: str, tmp_path: Path) -> None:
+def test_emitted(name: str) -> None:
     nest = turned(nest_of(TURN[name]), 8)
     assert nest is not None and all(verify(p) == [] for p in programs_of(nest.program))
     rng = random.Random(name)
     for n in (1, 2, 7, 9, 17, 33):
         c = Case(nest.program, {"n": n}, {"A": dominant(rng, n), "B": values(rng, DOUBLE, n, n)})
         chosen, machine = configurations(c, rng.choice(("default", "space")), rng)
-        check(c, chosen, tmp_path, machine)
+        check(c, chosen, machine)

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 
 import pytest
 
@@ -268,7 +267,7 @@ def test_random_wavefronts(trials: int = 40) -> None:
 
 
 @pytest.mark.parametrize("name", SKEW)
-def test_emitted_lines(name: str, tmp_path: Path) -> None:
+def test_emitted_lines(name: str) -> None:
     nest = in_lines(nest_of(SKEW[name]))
     assert nest is not None
     rng = random.Random(name)
@@ -282,7 +281,7 @@ def test_emitted_lines(name: str, tmp_path: Path) -> None:
         data = {b: x for b, x in data.items() if b in used}
         c = Case(nest.program, params, data, nest.temporaries)
         chosen, machine = configurations(c, rng.choice(("default", "space")), rng)
-        check(c, chosen, tmp_path, machine)
+        check(c, chosen, machine)
 
 
 # --------------------------------------------------------------------------- plans

@@ -172,7 +172,7 @@ def program_text(case: Case, kernel: Kernel) -> str:
         out += [f"  const long {name}_count = (long)whole();"]
         out += [f"  const long {name}_extent_{k} = (long)whole();" for k in further]
         out.append(f"  {t} *{name}_all = room({name}_count + {2 * CANARY}, sizeof({t}));")
-        rank = "".join(f"[{name}_extent_{k}]" for k in further)
+        rank = "".join(f"[{name}_extent_{k} > 0 ? {name}_extent_{k} : 1]" for k in further)
         out.append(f"  {t} (*{name}){rank} = (void *)({name}_all + {CANARY});")
         out.append(f"  for (long x = {CANARY}; x < {CANARY} + {name}_count; x++) {{")
         out += [*_read(f"{name}_all[x]", b.type), "  }"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -191,7 +190,7 @@ def test_random_sums(trials: int = 40) -> None:
 
 
 @pytest.mark.parametrize("name", CUT)
-def test_emitted(name: str, tmp_path: Path) -> None:
+def test_emitted(name: str) -> None:
     nest = cut(nest_of(CUT[name].replace("w * A[j][j]", "w / A[j][j]").replace("*= A", "/= A"), "double"), 8)
     assert nest is not None and all(verify(p) == [] for p in programs_of(nest.program))
     rng = random.Random(name)
@@ -200,7 +199,7 @@ def test_emitted(name: str, tmp_path: Path) -> None:
         data |= {b.name: values(rng, DOUBLE, *(e.evaluate({"n": n}) for e in b.extents if e)) for b in nest.temporaries}
         c = Case(nest.program, {"n": n}, data, nest.temporaries)
         chosen, machine = configurations(c, rng.choice(("default", "space")), rng)
-        check(c, chosen, tmp_path, machine)
+        check(c, chosen, machine)
 
 
 def test_plans_are_cut_where_there_is_much_to_do() -> None:
