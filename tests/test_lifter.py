@@ -17,7 +17,7 @@ from lifter.loop_nest import Loop, LoopNest
 from lifter.trees import exposed, exposed_from
 from mdh_core.combine import CC, ps, pw, scalar_operator
 from mdh_core.evaluate import EvaluationError
-from mdh_core.expr import FLOAT, INT32, INT64, Assign, Binary, Const, Load, Var
+from mdh_core.expr import FLOAT, INT32, INT64, UINT32, Affine, Assign, Binary, Const, Load, Var, as_affine
 from mdh_core.ir import Buffer, Param
 from mdh_core.source import SourceFile
 from tests.lifting import RandomNest, check_meaning, lifted, nests, operators
@@ -110,6 +110,8 @@ ACCEPTED = {
     "relu": ("int n, float *a, float *b", "", "for (int i = 0; i < n; i++) { if (a[i] > 0) b[i] = a[i]; else b[i] = 0; }", "", "i:cc"),
     "conditional_store": ("int n, int *a, int *b", "", "for (int i = 0; i < n; i++) if (a[i] > 2) b[i] = a[i];", "", "i:cc"),
     "conditional_locals": ("int n, int *a, int *b", "", "for (int i = 0; i < n; i++) { int x; if (a[i] > 2) { int y = a[i] * 2; x = y + 1; } else x = 5; b[i] = x; }", "", "i:cc"),
+    "halves": ("int n, int *restrict lo, int *restrict hi, int *restrict x", "", "for (int i = 0; i + 1 < n; i += 2) { lo[i / 2] = x[i] + x[i + 1]; hi[i >> 1] = x[i] - x[i + 1]; }", "", "i:cc"),
+    "shifted_quarters": ("int n, int *restrict a, int *restrict x", "", "for (long i = 0; i < n; i += 4) a[(2 * i + 8) / 4] = x[(i + 4) / 2 - 1];", "", "i:cc"),
     "diagonal": ("int n, int a[n][n]", "", "for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) if (i == j) a[i][j] = 1;", "", "i:cc j:cc"),
     "not_self": ("int n, int *p, int *f", "", "for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) if (i != j) f[i] += p[j] - p[i];", "", "i:cc j:pw(+)"),
     "lower_triangle": ("int n, int a[n][n], int *w", "", "for (int i = 0; i < n; i++) for (int j = 0; j < n; j++) if (j <= i) w[i] += a[i][j];", "", "i:cc j:pw(+)"),
@@ -513,3 +515,40 @@ def test_a_sum_that_a_condition_resets_says_so():
     body = "for (int i = 0; i < n; i++) { if (w[i]) s = 0; s += w[i]; a[i] = s; }"
     nest = lifted(f"void f(int n, int *a, const int *w)\n{{\nint s = 0;\n#pragma mdh\n{body}\n}}\n")
     assert nest.status == "refused" and "replaced under a condition" in nest.diagnostics[0].label
+
+
+def test_only_what_divides_evenly_is_a_quotient() -> None:
+    """``(2*i + 1) / 2`` is not linear where ``i`` may be negative, ``4u*n / 4`` not where the product wraps."""
+    i = Var("i", INT64)
+    even = Binary("+", Binary("*", Const(6, INT64), i, INT64), Const(-4, INT64), INT64)
+    assert as_affine(Binary("/", even, Const(2, INT64), INT64)) == Affine.of("i", 3) - 2
+    assert as_affine(Binary(">>", even, Const(1, INT64), INT64)) == Affine.of("i", 3) - 2
+    assert as_affine(Binary("/", even, Const(3, INT64), INT64)) is None
+    assert as_affine(Binary("/", even, Const(-2, INT64), INT64)) is None
+    n = Var("n", UINT32)
+    assert as_affine(Binary("/", Binary("*", n, Const(4, UINT32), UINT32), Const(4, UINT32), UINT32)) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "label", "advice"),
+    [
+        ("{ if (x[i] < m) { m = x[i]; at = i + at; } }", "the variables depend on one another", "`struct`"),
+        ("{ at = (at + x[i]) % 65521; m = (m + at) % 65521; }", "the variables depend on one another", "`struct`"),
+        ("{ if (x[i] < m || x[i] > 9) { m = x[i]; at = i; } }", "and not as the value and the position of an extremum", "m = x; at = i;"),
+        ("{ if (x[i] == m) at = i; }", "keeps the value of the last iteration", "`if (… && e > x) x = e;`"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_variables_that_are_carried(body: str, label: str, advice: str) -> None:
+    text = "int f(int n, const int *x, int m) { int at = -1;\n#pragma mdh\nfor (int i = 0; i < n; i++) BODY return m + at; }"
+    (d,) = [d for d in lifted(text.replace("BODY", body)).diagnostics if d.severity == "error"]
+    assert d.code == "MDH207" and label in d.label and advice in d.help, d
+
+
+@pytest.mark.parametrize(
+    "loop",
+    ["while (n-- > 0) *a++ = *b++ * 2;", "while (i < n) { a[i] = b[i] * 2; i++; }", "do { a[i] = b[i] * 2; i++; } while (i < n);"],
+)  # fmt: skip
+def test_a_directive_may_stand_above_other_loops(loop: str) -> None:
+    nest = lifted(f"void f(int n, float *restrict a, const float *restrict b) {{ int i = 0;\n#pragma mdh\n{loop}\n}}")
+    assert nest.status == "lifted" and len(nest.programs) == 1, nest.diagnostics
+    assert nest.nest.span.end - nest.nest.span.start == len(loop)
