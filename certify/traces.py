@@ -724,13 +724,17 @@ def _programs(steps: Sequence[Step]) -> Iterator[MdhProgram]:
 
 
 def chooses(body: Sequence[NestStmt | Stmt]) -> bool:
-    """Whether conditions decide what is computed."""
+    """Whether conditions decide what is computed, or data decides how far loops go."""
     for s in body:
-        if isinstance(s, If | While) or (isinstance(s, Loop) and chooses(s.body)):
+        if isinstance(s, If | While) or (isinstance(s, Loop) and (_reads(s) or chooses(s.body))):
             return True
         if not isinstance(s, Loop) and any(_lazy(n) for e in stmt_exprs((s,)) for n in walk(e)):
             return True
     return False
+
+
+def _reads(s: Loop) -> bool:
+    return any(isinstance(n, Load) for e in (s.lower, s.upper) for n in walk(e))
 
 
 def _lazy(e: Expr) -> bool:

@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from lifter.flat import flat_programs, scalar_types
 from lifter.loop_nest import Loop, LoopNest, NestStmt, OuterScalar
 from lifter.normalise import Axis, NormalNest, assigned_buffers, normalise
+from lifter.promoted import cells_in_variables
 from lifter.reorder import (
     Expander,
     Names,
@@ -515,11 +516,14 @@ class _Steps:
 
     def opaque(self, s: Loop, place: Place) -> list[Step] | None:
         """The loop with its inner loops over scalars as a part of the scalar function."""
-        for innermost in (True, False):
-            new = as_scalar(s, innermost)
-            found = None if new is None else self.flat((new,), place)
-            if found is not None and not isinstance(found, Diagnostic):
-                return list(found)
+        names = Names(set(self.names.taken))  # only what is kept takes any
+        for loop in (s, cells_in_variables(s, names.new)):
+            for innermost in (True, False):
+                new = None if loop is None else as_scalar(loop, innermost)
+                found = None if new is None else self.flat((new,), place)
+                if found is not None and not isinstance(found, Diagnostic):
+                    self.names.taken |= names.taken if loop is not s else set()
+                    return list(found)
         return None
 
     def wavefront(self, s: Loop, normal: NormalNest, place: Place, why: Diagnostic) -> list[Step] | None:

@@ -573,12 +573,15 @@ def _problem(outcome: Outcome) -> Diagnostic:
     if outcome.kind == COMPILE_FAILED:
         return Diagnostic("MDH802", "the unmodified file does not compile", notes=(outcome.reason,),
                           help="give the compile command after `--`")  # fmt: skip
-    long = outcome.data.get("how") == TIMED_OUT
-    return Diagnostic(
-        "MDH804",
-        f"the nest cannot be run by itself: {outcome.reason}",
-        help="name smaller sizes to tune for (`sizes(...)`), or give a longer --budget" if long else "",
-    )
+    advice = ""
+    if outcome.data.get("how") == TIMED_OUT:
+        advice = "name smaller sizes to tune for (`sizes(...)`), or give a longer --budget"
+    elif "SIGSEGV" in outcome.reason or "SIGBUS" in outcome.reason:
+        advice = (
+            "declare the shapes of its arrays (`const float x[n][m]`): indices that are computed, or read"
+            " from memory, are then inside of them"
+        )
+    return Diagnostic("MDH804", f"the nest cannot be run by itself: {outcome.reason}", help=advice)
 
 
 def verdict_on(work: Work, winner: Winner, stage: str) -> list[Finding]:

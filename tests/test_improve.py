@@ -9,6 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from mdh_lift import improve
+from tuning.runner import Outcome
+
 ROOT = Path(__file__).parent.parent
 
 SAXPY = """\
@@ -235,6 +240,14 @@ def test_nest_without_usable_sizes(tmp_path: Path) -> None:
     done = _mdh_lift(tmp_path, "--budget", "0", "f.c")
     assert done.returncode == 1
     assert "error[MDH804]" in done.stderr and "f.c:4" in done.stderr and "sizes(...)" in done.stderr
+
+
+@pytest.mark.parametrize(("reason", "how", "advice"), [
+    ("signal 11 (SIGSEGV)", "crashed", "declare the shapes of its arrays"), ("not finished after 9.0 s", "timed_out", "smaller sizes"),
+])  # fmt: skip
+def test_what_helps_where_the_original_fails(reason: str, how: str, advice: str) -> None:
+    d = improve._problem(Outcome("original_failed", f"the original nest: {reason}", {"how": how}))
+    assert d.code == "MDH804" and reason in d.message and advice in d.help
 
 
 def test_kernel_that_does_not_compile_is_rejected(tmp_path: Path) -> None:

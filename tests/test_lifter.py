@@ -18,6 +18,7 @@ from lifter.trees import exposed, exposed_from
 from mdh_core.combine import CC, ps, pw, scalar_operator
 from mdh_core.evaluate import EvaluationError
 from mdh_core.expr import FLOAT, INT32, INT64, UINT32, Affine, Assign, Binary, Const, Load, Var, as_affine
+from mdh_core.guarded import when_stored
 from mdh_core.ir import Buffer, Param
 from mdh_core.source import SourceFile
 from tests.lifting import RandomNest, check_meaning, lifted, nests, operators
@@ -552,3 +553,22 @@ def test_a_directive_may_stand_above_other_loops(loop: str) -> None:
     nest = lifted(f"void f(int n, float *restrict a, const float *restrict b) {{ int i = 0;\n#pragma mdh\n{loop}\n}}")
     assert nest.status == "lifted" and len(nest.programs) == 1, nest.diagnostics
     assert nest.nest.span.end - nest.nest.span.start == len(loop)
+
+
+def test_a_cell_that_a_loop_of_unknown_length_updates_is_a_variable() -> None:
+    """Only the one cell of its array, at subscripts that stay; not touched where the loop does not run."""
+    head = "void f(int n, const int *restrict p, const int *restrict col, const double *restrict v, double *restrict y, double z[restrict n][3])"
+    loop = "for (int k = p[i]; k < p[i + 1]; k++)"
+
+    def found(body: str) -> str:
+        return operators(lifted(f"{head} {{\n#pragma mdh\nfor (int i = 0; i < n; i++) {{ {body} }} }}"))
+
+    for body in (f"y[i] = 0; {loop} y[i] += v[k];", f"{loop} y[i] += v[k];", f"{loop} {{ z[i][1] += v[k]; y[i]++; }}", f"y[i] = 0; {loop} if (v[k] > 0) y[i] += v[k]; y[i] *= 2;"):
+        assert found(body) == "i:cc", body
+    for body in (f"{loop} y[k] += v[k];", f"{loop} y[i] += y[k];", f"{loop} {{ y[i] += v[k]; y[i + 1] = 0; }}", f"{loop} z[i][k % 3] += v[k];", f"{loop} y[col[k]] += v[k];"):
+        assert found(body).startswith("MDH"), body
+    (p,) = lifted(f"{head} {{\n#pragma mdh\nfor (int i = 0; i < n; i++) {{ {loop} y[i] += v[k]; }} }}").programs
+    (kept,) = [a for a in p.inp.accesses if a.buffer == "y"]
+    assert kept.conditional
+    taken, _ = when_stored(p, p.out.stores[0], p.hom.scalar.results[0])
+    assert taken is not None

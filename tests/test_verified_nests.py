@@ -45,6 +45,19 @@ NESTS = {
             y[b * k + r] = s;
         }
 }""",
+    # sums of sparse rows in their cells, which a row without elements leaves alone
+    "sparse": """void sparse(int n, int m, const int *restrict p, const int *restrict col, const double *restrict v,
+            const double *restrict x, double *restrict y, double *restrict most) {
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < m; j++) {
+            y[i * m + j] = 0;
+            for (int k = p[i]; k < p[i + 1]; k++) {
+                y[i * m + j] += v[k] * x[col[k] * m + j];
+                most[i * m + j] = v[k] > most[i * m + j] ? v[k] : most[i * m + j];
+            }
+        }
+}""",
     # data is added to where a row begins
     "in_a_row": """void in_a_row(int n, int c, const float *restrict x, const int *restrict label, float *restrict y) {
 #pragma mdh
