@@ -23,6 +23,7 @@ from frontend_c.file import Preprocessing, ReadResult, Refused, placed, read
 from frontend_c.functions import Functions, parameters, why_not_combine
 from frontend_c.hole import Place, all_exact, hole_test
 from frontend_c.lexer import Token, is_statement_list, statement_end
+from frontend_c.loops import HELP
 from frontend_c.members import roots
 from frontend_c.nest import ByMemory, Enclosing, NestReader, Result
 from frontend_c.parsing import Chunk, Node, Unit, UnparsedError, c_ast, definition_in, first_token, walk_nodes
@@ -31,7 +32,8 @@ from frontend_c.scopes import Variable, local_types, replaced, surroundings
 from frontend_c.teams import around, in_the_way, own_variables, pragma_at, region_of
 from frontend_c.tracking import Untracked
 from lifter.annotations import BUILTIN_OPERATORS, Claim, Directive, parse_claim, parse_directive
-from lifter.loop_nest import LoopNest
+from lifter.loop_nest import Loop, LoopNest
+from lifter.symbolic import has_while
 from lifter.trees import has_loop
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.expr import ScalarType
@@ -285,6 +287,9 @@ class _One:
         context = Context(self.file.unit, self.file.positions, types)
         reader, (statements, params, buffers, scalars) = self._nest(context, enclosing, nest)
         if not any(map(has_loop, statements)):
+            if has_while([s for s in statements if not isinstance(s, Loop)]):
+                raise refuse("MDH210", "nest holds no loop that counts from one bound to another",
+                             self._head(), help=HELP)  # fmt: skip
             raise refuse("MDH210", "nest holds no loop", self._head())
         named = [f for op in self.directive.combine_ops for f in op.functions if f not in BUILTIN_OPERATORS]
         for f in named:
