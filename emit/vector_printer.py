@@ -249,9 +249,9 @@ class VectorPrinter:
         vector for each lane of a vector's own (30 times the time of such a map).
         """
         lane, v, lanes = self.context.names.new("lane"), self.context.names.new("v"), self.vectors.lanes
-        both = f"union {{ {self.vectors.type(t)} all; {c_type(t)} of[{lanes}]; }} {v};"
         loop = f"for (long {lane} = 0; {lane} < {lanes}; {lane}++)"
-        return f"({{ {before}{both} {loop} {v}.of[{lane}] = {value(lane)}; {v}.all; }})"
+        each = f"{c_type(t)} {v}[{lanes}]; {loop} {v}[{lane}] = {value(lane)};"
+        return f"({{ {before}{each} *(const {self.vectors.unaligned(t)} *){v}; }})"
 
     def _at_lane(self, lane: str, written: Callable[[], str]) -> str:
         """What is written at one lane of a vector."""
