@@ -19,7 +19,7 @@ from dataclasses import replace
 from lifter.loop_nest import Loop, NestStmt
 from lifter.normalise import assigned_buffers, assigned_scalars
 from lifter.places import zero
-from lifter.trees import Body, declarations, loops_in, map_tree, tree_exprs
+from lifter.trees import Body, declarations, loops_in, map_tree, start_of, tree_exprs, widened
 from mdh_core.expr import (
     INT32,
     Assign,
@@ -71,12 +71,13 @@ def _is_stored(cell: Load, before: Sequence[NestStmt]) -> bool:
 
 
 def _cells(loop: Loop) -> list[Load]:
-    """The one cell of each array in which the loop stores; nothing where there is an array without."""
+    """The one cell of each array in which a loop of unknown length stores; nothing where there is an array
+    without: memory says where the loop ends."""
     written = assigned_buffers(loop.body)
     ends = (loop.lower, loop.upper)
     changed = assigned_scalars(loop.body) | {d.name for d in declarations(loop.body)}
     changed |= {x.iterator for x in loops_in((loop,))}
-    if any(variables(e) & changed or _read(e) & written for e in ends):
+    if not any(map(_read, ends)) or any(variables(e) & changed or _read(e) & written for e in ends):
         return []
     found: dict[str, Load] = {}
     for e in tree_exprs(loop.body):
@@ -96,7 +97,7 @@ def _read(e: Expr) -> set[str]:
 def _in_variables(
     loop: Loop, cells: list[Load], exist: list[bool], new: Callable[[str], str]
 ) -> list[NestStmt]:
-    runs = Binary("<" if loop.step > 0 else ">", loop.lower, loop.upper, INT32)
+    runs = Binary("<" if loop.step > 0 else ">", start_of(loop.lower, loop.type), widened(loop.upper), INT32)
     kept: dict[Expr, Var] = {c: Var(new(c.buffer), c.type) for c in cells}
     before: list[NestStmt] = []
     behind: list[NestStmt] = []

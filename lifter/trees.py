@@ -304,8 +304,8 @@ def without_loops(body: Sequence[NestStmt | Stmt]) -> tuple[Stmt, ...]:
                 end = Var(f"{name}_end", INT64)
                 wide: dict[str, Expr] = {name: i if s.type == INT64 else Cast(i, s.type)}
                 inner = without_loops(replaced(s.body, wide))
-                out.append(Declare(end.name, INT64, _wide(upper), s.span))
-                out.append(Declare(name, INT64, _first(lower, s.type), s.span))
+                out.append(Declare(end.name, INT64, widened(upper), s.span))
+                out.append(Declare(name, INT64, start_of(lower, s.type), s.span))
                 step_on = Assign(i, Binary("+", i, Const(step, INT64), INT64), s.span)
                 going = Binary("<" if step > 0 else ">", i, end, INT32)
                 out.append(While(going, (*inner, step_on), s.span))
@@ -318,11 +318,11 @@ def without_loops(body: Sequence[NestStmt | Stmt]) -> tuple[Stmt, ...]:
     return tuple(out)
 
 
-def _first(lower: Expr, t: ScalarType) -> Expr:
+def start_of(lower: Expr, t: ScalarType) -> Expr:
     """Where an iterator of this type starts: ``int k = u - 1`` at -1 if ``u`` is an unsigned 0."""
-    return _wide(lower if isinstance(lower, Const) or lower.type == t else Cast(lower, t))
+    return widened(lower if isinstance(lower, Const) or lower.type == t else Cast(lower, t))
 
 
-def _wide(e: Expr) -> Expr:
+def widened(e: Expr) -> Expr:
     assert not isinstance(e.type, RecordType)
     return e if e.type == INT64 else Cast(e, INT64)
