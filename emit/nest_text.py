@@ -45,8 +45,8 @@ from mdh_core.ir import Store
 from mdh_core.lanes import scalar_calls
 
 PARALLEL_WORK = 1 << 15  # points below which threads cost more than they bring
-FEW = 8  # iterations of an innermost loop that are written out
 TEAM_WORK = 1 << 13  # the same where threads have begun and wait for the others in any case
+FEW = range(2, 9)  # iterations of an innermost loop that are written out
 
 
 class NestText(PacksText):
@@ -391,7 +391,8 @@ class NestText(PacksText):
         lines, head = self.head(loop, variable, self.nest.loops[k + 1 :], self.outer_rows)
         self.out.add(*lines)
         few = self.program.dim(loop.dim).size.constant or 0
-        if k == len(self.nest.loops) - 1 and head == for_head(loop, variable, "0", str(few)) and few <= FEW:
+        innermost = k == len(self.nest.loops) - 1
+        if few in FEW and innermost and head == for_head(loop, variable, "0", str(few)):
             self.out.add(f"#pragma GCC unroll {few}")  # which gcc does by itself with -O3 only
         stack.enter_context(self.out.block(head))
         start = self.context.at[loop.dim]
@@ -484,7 +485,7 @@ class NestText(PacksText):
             trips.append(_trip_count(loop, start, end))
         self.context.at |= variables
         self.began |= variables  # cells before them are another thread's
-        self._share(bound, trips)
+        self.share_loops(bound, trips)
         with ExitStack() as stack:
             for head in heads[:-1]:
                 self.out.add(head)
@@ -507,7 +508,7 @@ class NestText(PacksText):
         self.context.at = saved
         self.slots.clear()
 
-    def _share(self, bound: tuple[Loop, ...], trips: list[str]) -> None:
+    def share_loops(self, bound: tuple[Loop, ...], trips: list[str]) -> None:
         """Writes the directive of the thread loops; nothing where the whole work is known to be too little.
 
         Parts whose cost varies (loops and calls inside the scalar function, parts of a triangle) are handed

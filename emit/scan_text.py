@@ -18,7 +18,7 @@ from emit.c_text import c_type, constant
 from emit.cells_text import all_of
 from emit.divided_text import Divided
 from emit.kernel_text import Allocation, Context, Lines, repeats_right
-from emit.nest_text import PARALLEL_WORK, NestText
+from emit.nest_text import NestText
 from emit.prefix_text import PrefixText, in_vectors
 from lowering.loops import Loop, size_name
 from lowering.lower import Nest, ScanNest
@@ -93,12 +93,10 @@ class ScanText:
         for d in others:
             v = context.at[d] = names.new(d)
             heads[d] = f"for (long {v} = 0; {v} < {size_name(d)}; {v}++)"
-        if threads := [heads[d] for d in shared] + [parts.head] * (across in self.scan.rows):
-            enough = "*".join(f"(double){size_name(d.name)}" for d in self.program.hom.dims)
-            enough += f" > {PARALLEL_WORK}"
-            trips = [*map(size_name, shared), parts.parts][: len(threads)]
-            context.shared_loop(self.out, "static", len(threads), enough, PARALLEL_WORK, trips)
-            context.enough.append(enough)
+        on_threads = [Loop(d, 0, 1, None, "threads") for d in shared] + [room] * (across in self.scan.rows)
+        if on_threads:
+            trips = [*map(size_name, shared), parts.parts][: len(on_threads)]
+            self.cells.share_loops(tuple(on_threads), trips)
         with ExitStack() as stack:
             for head in [*(heads[d] for d in shared), parts.head]:
                 stack.enter_context(self.out.block(head))

@@ -32,9 +32,8 @@ from frontend_c.scopes import Variable, local_types, replaced, surroundings
 from frontend_c.teams import around, in_the_way, own_variables, pragma_at, region_of
 from frontend_c.tracking import Untracked
 from lifter.annotations import BUILTIN_OPERATORS, Claim, Directive, parse_claim, parse_directive
-from lifter.loop_nest import Loop, LoopNest
-from lifter.symbolic import has_while
-from lifter.trees import has_loop
+from lifter.loop_nest import LoopNest
+from lifter.trees import has_loop, has_while
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.expr import ScalarType
 from mdh_core.ir import Param
@@ -287,7 +286,7 @@ class _One:
         context = Context(self.file.unit, self.file.positions, types)
         reader, (statements, params, buffers, scalars) = self._nest(context, enclosing, nest)
         if not any(map(has_loop, statements)):
-            if has_while([s for s in statements if not isinstance(s, Loop)]):
+            if has_while(statements):
                 raise refuse("MDH210", "nest holds no loop that counts from one bound to another",
                              self._head(), help=HELP)  # fmt: skip
             raise refuse("MDH210", "nest holds no loop", self._head())

@@ -19,7 +19,7 @@ from dataclasses import replace
 from lifter.loop_nest import Loop, NestStmt
 from lifter.normalise import assigned_buffers, assigned_scalars
 from lifter.places import zero
-from lifter.trees import Body, declarations, loops_in, map_tree, start_of, tree_exprs, widened
+from lifter.trees import Body, declarations, ends_in_memory, loops_in, map_tree, start_of, tree_exprs, widened
 from mdh_core.expr import (
     INT32,
     Assign,
@@ -77,7 +77,7 @@ def _cells(loop: Loop) -> list[Load]:
     ends = (loop.lower, loop.upper)
     changed = assigned_scalars(loop.body) | {d.name for d in declarations(loop.body)}
     changed |= {x.iterator for x in loops_in((loop,))}
-    if not any(map(_read, ends)) or any(variables(e) & changed or _read(e) & written for e in ends):
+    if not ends_in_memory(loop) or any(variables(e) & changed or _read(e) & written for e in ends):
         return []
     found: dict[str, Load] = {}
     for e in tree_exprs(loop.body):

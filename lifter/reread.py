@@ -20,7 +20,7 @@ from itertools import islice, permutations
 
 from lifter.absorb import written
 from lifter.fusion import MAX_MATCHINGS, pruned
-from lifter.symbolic import has_while
+from lifter.trees import has_while
 from mdh_core.expr import (
     Affine,
     Call,

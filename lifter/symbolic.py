@@ -47,7 +47,7 @@ from lifter.reductions import (
     conjunction,
     truth,
 )
-from lifter.trees import declarations
+from lifter.trees import declarations, has_while
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.expr import (
     INT32,
@@ -562,10 +562,3 @@ def _either(old: Entry | None, touched: Expr | None) -> Expr | None:
     if all(rest):
         both.append(Binary("||", conjunction(rest[0]), conjunction(rest[1]), INT32))
     return conjunction(both)
-
-
-def has_while(body: Sequence[Stmt]) -> bool:
-    return any(
-        isinstance(s, While) or (isinstance(s, If) and (has_while(s.then) or has_while(s.other)))
-        for s in body
-    )

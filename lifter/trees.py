@@ -111,6 +111,19 @@ def has_loop(s: NestStmt | Stmt) -> bool:
     return next(loops_in((s,)), None) is not None
 
 
+def has_while(body: Sequence[NestStmt | Stmt]) -> bool:
+    """Outside of counted loops."""
+    return any(
+        isinstance(s, While) or (isinstance(s, If) and (has_while(s.then) or has_while(s.other)))
+        for s in body
+    )
+
+
+def ends_in_memory(x: Loop) -> bool:
+    """Whether it is read from memory where the loop begins or ends."""
+    return any(isinstance(n, Load) for e in (x.lower, x.upper) for n in walk(e))
+
+
 def declarations(body: Sequence[NestStmt | Stmt]) -> Iterator[Declare]:
     """All declarations, nested ones too."""
     for s in body:
@@ -284,7 +297,7 @@ def _truth(e: Expr) -> Expr:
 
 def _loads_in_bounds(s: If) -> bool:
     """Would moving the condition inwards read memory that the source may not read?"""
-    return any(isinstance(n, Load) for x in loops_in((s,)) for e in (x.lower, x.upper) for n in walk(e))
+    return any(map(ends_in_memory, loops_in((s,))))
 
 
 # --------------------------------------------------------------------------- loops as statements

@@ -568,22 +568,22 @@ def as_affine(e: Expr) -> Affine | None:
             if y.is_constant:
                 return x * y.const
             return y * x.const if x.is_constant else None
-        case Binary(op="/", a=a, b=Const(value=int(c)), type=t) if c > 0 and _may_not_wrap(t):
-            return _quotient(as_affine(a), c)
-        case Binary(op=">>", a=a, b=Const(value=int(c)), type=t) if 0 <= c < 32 and _may_not_wrap(t):
-            return _quotient(as_affine(a), 1 << c)
+        case Binary(op="/", a=a, b=Const(value=int(c)), type=ScalarType() as t) if c > 0:
+            return _quotient(as_affine(a), c, t)
+        case Binary(op=">>", a=a, b=Const(value=int(c)), type=ScalarType() as t) if 0 <= c < 32:
+            return _quotient(as_affine(a), 1 << c, t)
         case _:
             return None
 
 
-def _may_not_wrap(t: Type) -> bool:
-    """Signed integers, and positions in memory: what was multiplied is still there to be divided."""
-    return isinstance(t, ScalarType) and (t.kind == "int" or t.bits == 64)
+def _quotient(a: Affine | None, c: int, t: ScalarType) -> Affine | None:
+    """``a / c`` where nothing is ever left, ``(4*i + 2) / 2``, nor was lost before by wrapping.
 
-
-def _quotient(a: Affine | None, c: int) -> Affine | None:
-    """``a / c`` where nothing is ever left: ``(4*i + 2) / 2``."""
+    Of unsigned integers, those of 64 bits that nothing is taken from: positions in memory.
+    """
     if a is None or a.const % c or any(n % c for _, n in a.terms):
+        return None
+    if t.kind != "int" and (t.bits < 64 or a.const < 0 or any(n < 0 for _, n in a.terms)):
         return None
     return Affine(tuple((name, n // c) for name, n in a.terms), a.const // c)
 

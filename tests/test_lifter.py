@@ -17,7 +17,20 @@ from lifter.loop_nest import Loop, LoopNest
 from lifter.trees import exposed, exposed_from
 from mdh_core.combine import CC, ps, pw, scalar_operator
 from mdh_core.evaluate import EvaluationError
-from mdh_core.expr import FLOAT, INT32, INT64, UINT32, Affine, Assign, Binary, Const, Load, Var, as_affine
+from mdh_core.expr import (
+    FLOAT,
+    INT32,
+    INT64,
+    UINT32,
+    UINT64,
+    Affine,
+    Assign,
+    Binary,
+    Const,
+    Load,
+    Var,
+    as_affine,
+)
 from mdh_core.guarded import when_stored
 from mdh_core.ir import Buffer, Param
 from mdh_core.source import SourceFile
@@ -528,6 +541,10 @@ def test_only_what_divides_evenly_is_a_quotient() -> None:
     assert as_affine(Binary("/", even, Const(-2, INT64), INT64)) is None
     n = Var("n", UINT32)
     assert as_affine(Binary("/", Binary("*", n, Const(4, UINT32), UINT32), Const(4, UINT32), UINT32)) is None
+    u, two = Var("u", UINT64), Const(2, UINT64)
+    twice = Binary("*", two, u, UINT64)
+    assert as_affine(Binary("/", twice, two, UINT64)) == Affine.of("u")
+    assert as_affine(Binary("/", Binary("-", twice, two, UINT64), two, UINT64)) is None, "0 - 2 wraps"
 
 
 @pytest.mark.parametrize(
@@ -563,7 +580,7 @@ def test_a_cell_that_a_loop_of_unknown_length_updates_is_a_variable() -> None:
     def found(body: str) -> str:
         return operators(lifted(f"{head} {{\n#pragma mdh\nfor (int i = 0; i < n; i++) {{ {body} }} }}"))
 
-    for body in (f"y[i] = 0; {loop} y[i] += v[k];", f"{loop} y[i] += v[k];", f"{loop} {{ z[i][1] += v[k]; y[i]++; }}", f"y[i] = 0; {loop} if (v[k] > 0) y[i] += v[k]; y[i] *= 2;"):
+    for body in (f"y[i] = 0; {loop} y[i] += v[k];", f"{loop} y[i] += v[k];", f"{loop} {{ z[i][1] += v[k]; y[i]++; }}", f"{loop} y[i] += v[k]; {loop} y[i] *= v[k];", f"y[i] = 0; {loop} if (v[k] > 0) y[i] += v[k]; y[i] *= 2;"):
         assert found(body) == "i:cc", body
     for body in (f"{loop} y[k] += v[k];", f"{loop} y[i] += y[k];", f"{loop} {{ y[i] += v[k]; y[i + 1] = 0; }}", f"{loop} z[i][k % 3] += v[k];", f"{loop} y[col[k]] += v[k];"):
         assert found(body).startswith("MDH"), body
