@@ -7,10 +7,12 @@ first.  They are in part b or on border c, between the parts c - 1 and c:
     border c    c*width - upper <= i < c*width + lower
                 lower = lower[k] + slopes[0]*t,  upper = upper[k] + slopes[1]*t
 
-Parts run side by side, then borders do; each runs its instances in the order of (t, k).  So what is to be
-excluded, for instances that touch one cell of which one writes, the first one before the second:
+Parts run side by side, then borders do; each runs its instances in the order of (t, k), or of (s, t, k) with
+strips s: s*strip <= i + upper - first position < (s + 1)*strip.  So what is to be excluded, for instances
+that touch one cell of which one writes, the first one before the second:
 
     two parts, two borders, the first one on a border and the second one in a part
+    with strips, i + upper of the first one above that of the second one, in whose strip it may not be then
 """
 
 from __future__ import annotations
@@ -88,6 +90,8 @@ def _apart(
     yield "a border before a part", [some, *first_on_border, below(j, at - upper[1])]
     yield "two borders", [some, below(i, at - width + lower[0]), at_least(j - at + upper[1])]
     yield "two borders", [some, at_least(i - at - width + upper[0]), below(j, at + lower[1])]
+    if tiles.strip is not None:
+        yield "a strip before an earlier one", [below(j + upper[1], i + upper[0])]
 
 
 def _position(p: MdhProgram, number: int | None, names: dict[str, Affine]) -> Affine:

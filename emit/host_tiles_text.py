@@ -12,6 +12,12 @@
         ...
     }
 
+A part may go through its iterations in strips, each of which is further back the later the iteration is:
+
+        for (long i_2 = i_1; i_2 < i_stop; i_2 += 16)
+          for (long t = t_1; t < t_end; t++) {
+            const long i_from = i_2 - t > ... ? i_2 - t : ..., i_to = ...;
+
 Where nothing travels between positions, there are neither blocks of iterations nor borders.  With a team, the
 blocks are inside of a region, and its threads share the parts (``omp for``).
 """
@@ -105,6 +111,7 @@ class HostTilesText:
         ]
         dims = dict.fromkeys(d for d in self.dims if d is not None)
         self.position = names.new(f"{next(iter(dims))}_1")
+        self.strip = ""
         self.longest = [size_name(d) for d in dims]
 
     def write(self, end: str, write: Write, region: bool = False) -> None:
@@ -138,6 +145,8 @@ class HostTilesText:
             self.out.add(f"#pragma omp parallel for schedule({schedule}) if ({self._enough()})")
         with ExitStack() as stack:
             stack.enter_context(self.out.block(f"for (long {v} = {start}; {v} < {self.n}; {v} += {width})"))
+            if self.tiles.strip is not None:
+                stack.enter_context(self.out.block(self._strips(f"{last} - 1 - {first}", borders)))
             if self.loop.size.constant != 1:
                 stack.enter_context(self.out.block(f"for (long {t} = {first}; {t} < {last}; {t}++)"))
             at = len(self.out.rows)
@@ -145,6 +154,21 @@ class HostTilesText:
                 self._program(k, program, zero, write, borders)
             # the parts themselves are what threads share
             self.out.rows[at:] = by_one_thread(self.out.rows[at:])
+
+    def _strips(self, iterations: str, borders: bool) -> str:
+        """The head of the loop over a part's strips, or over a border's; ``iterations`` behind the first."""
+        skew, v, stop = self.tiles.skew, self.position, self.names.new(f"{self.position}_stop")
+        ahead = _sum(max(skew.upper), _times(skew.slopes[1], f"({iterations})"))
+        if borders:
+            both = _sum(
+                max(skew.lower) + max(skew.upper), _times(sum(skew.slopes), f"({iterations})")
+            )
+            self.out.add(f"const long {stop} = {v}{_plus(both)};")
+        else:
+            next_one = f"{v} + {self.tiles.width}"
+            self.out.add(f"const long {stop} = {next_one} < {self.n} ? {next_one} : {self.n}{_plus(ahead)};")
+        self.strip = self.names.new(f"{self.position}_strip")
+        return f"for (long {self.strip} = {v}; {self.strip} < {stop}; {self.strip} += {self.tiles.strip})"
 
     def _enough(self) -> str:
         """When threads share the parts: there are several, and much to do in a single iteration."""
@@ -168,30 +192,48 @@ class HostTilesText:
         if d is None:  # at position 0
             if borders:
                 return  # the first part never shrinks at its start
-            with self.out.block(f"if ({v} == 0)"):
+            here = f"{v} == 0"
+            if self.tiles.strip is not None:
+                mine = right or "0"
+                here += f" && {self.strip} <= {mine} && {mine} < {self.strip} + {self.tiles.strip}"
+            with self.out.block(f"if ({here})"):
                 write(program, k)
             return
         part, n = part_of(program, d, self.names), size_name(d)
         size = size_name(next(x.name for x in part.program.hom.dims if part.end in x.size.span.names))
-        if borders:
+        inside = f"{end} < {n}" if borders else f"{v} + {width} < {self.n} && {end} < {n}"
+        if self.tiles.strip is None:
             self.out.add(
                 f"const long {part.first} = {first};",
-                f"const long {part.end} = {end} < {n} ? {end} : {n};",
+                f"const long {part.end} = {inside} ? {end} : {n};",
+                f"const long {size} = {part.end} - {part.first};",
             )
-        else:
-            self.out.add(
-                f"const long {part.first} = {first};",
-                f"const long {part.end} = {v} + {width} < {self.n} && {end} < {n} ? {end} : {n};",
-            )
-        self.out.add(f"const long {size} = {part.end} - {part.first};")
-        write(part.program, k)
+            write(part.program, k)
+            return
+        begin, stop = self.names.new(f"{d}_begin"), self.names.new(f"{d}_stop")
+        mine = f"{self.strip}{_minus(right)}"
+        behind = f"{mine} + {self.tiles.strip}"
+        self.out.add(
+            f"const long {begin} = {first}, {stop} = {inside} ? {end} : {n};",
+            f"const long {part.first} = {mine} > {begin} ? {mine} : {begin};",
+            f"const long {part.end} = {behind} < {stop} ? {behind} : {stop};",
+        )
+        with self.out.block(f"if ({part.first} < {part.end})"):
+            self.out.add(f"const long {size} = {part.end} - {part.first};")
+            write(part.program, k)
 
     def _offset(self, start: int, slope: int, zero: str) -> str:
         """``start + slope*(t - zero)``; empty where it is 0."""
         t = self.loop.iterator
-        past = t if zero == "0" else f"({t} - {zero})"
-        grown = "" if slope == 0 else past if slope == 1 else f"{slope}*{past}"
-        return " + ".join(x for x in (str(start) if start else "", grown) if x)
+        return _sum(start, _times(slope, t if zero == "0" else f"({t} - {zero})"))
+
+
+def _times(slope: int, past: str) -> str:
+    return "" if slope == 0 else past if slope == 1 else f"{slope}*{past}"
+
+
+def _sum(start: int, grown: str) -> str:
+    return " + ".join(x for x in (str(start) if start else "", grown) if x)
 
 
 def _plus(offset: str) -> str:

@@ -8,6 +8,9 @@ after    active = all lanes
 A lane that has left the loop computes on, but what it computes is dropped; so only what cannot fail is taken:
 no loads, no integer divisions, no calls (``NotVector``).  Asking whether any lane is active costs more than a
 short body, hence the eight times.  What the loop does not change is computed before it.
+
+Variables that are the same in all lanes (``mdh_core.lanes.shared_in_lanes``) stay scalars, and branches and
+loops that they alone decide stay what they are; all lanes do what is inside, which may read memory.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+from emit.c_text import c_type
 from emit.vector_printer import NotVector, VectorPrinter
 from mdh_core.expr import (
     Assign,
@@ -51,9 +55,10 @@ class MaskedText:
     """
 
     def __init__(
-        self, printer: VectorPrinter, out: Lines, counter: str, most: int, own: Collection[str]
-    ) -> None:
-        self.printer, self.out, self.own = printer, out, own
+        self, printer: VectorPrinter, out: Lines, counter: str, most: int, own: Collection[str],
+        shared: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        self.printer, self.out, self.own, self.shared = printer, out, own, shared
         self.vectors, self.names = printer.vectors, printer.context.names
         self.counter, self.most = counter, most
         self.count = f"vectors_{self.vectors.suffix}"
@@ -65,6 +70,17 @@ class MaskedText:
     def _write(self, body: Sequence[Stmt], mask: Mask | None) -> None:
         for s in body:
             match s:
+                case Declare(name=name, type=ScalarType() as t, value=value) if name in self.shared:
+                    start = "" if value is None else f" = {self.printer.scalar(value)}"
+                    self.out.add(f"{c_type(t)} {name}{start};")
+                case Assign(target=Var(name=name), value=value) if name in self.shared:
+                    self.out.add(f"{name} = {self.printer.scalar(value)};")
+                case If(cond=cond, then=then, other=other) if mask is None and self._decides(cond):
+                    self._block(f"if ({self.printer.context.scalar(cond)})", then)
+                    if other:
+                        self._block("else", other)
+                case While(cond=cond, body=inner) if mask is None and self._decides(cond):
+                    self._block(f"while ({self.printer.context.scalar(cond)})", inner)
                 case Declare(name=name, type=t, value=value):
                     of = self.vectors.type(t)
                     start = f"({of}){{0}}" if value is None else self.printer.vector(value)
@@ -82,6 +98,16 @@ class MaskedText:
                     self._while(s, mask)
                 case _:
                     raise NotVector
+
+    def _decides(self, cond: Expr) -> bool:
+        """Whether a condition holds in all lanes or in none."""
+        return bool(self.shared) and not self.printer.varies(cond)
+
+    def _block(self, head: str, body: Sequence[Stmt]) -> None:
+        known, named = dict(self.printer.variables), dict(self.printer.named)
+        with self.out.block(head):
+            self.write(body)
+        self.printer.variables, self.printer.named = known, named
 
     def _branch(self, body: Sequence[Stmt], mask: Mask) -> None:
         """A branch; a long one is passed over where no lane takes it."""

@@ -23,7 +23,6 @@ from emit.cells_text import for_head, step_of
 from emit.flat_text import write_flat
 from emit.held_text import arranged, hold_operands
 from emit.kernel_text import atom, repeats_right
-from emit.masked_text import MaskedText
 from emit.results_text import Results
 from emit.screen_text import screened
 from emit.sliding_text import sliding, write_sliding
@@ -345,7 +344,7 @@ class Tile(Results):
             return
         assert self.lanes is not None
         most = self.lanes.count or 1
-        text = MaskedText(printer, self.out, self.vector_counter, most, self.n.own_names)
+        text = self.n.masked_text(printer, self.out, self.vector_counter, most)
         with self.out.block(""), ExitStack() as stack:
             self.out.rows[-1] = "  " * (self.out.indent - 1) + "{"
             text.write(self.n.lane_function.body)

@@ -38,7 +38,7 @@ from mdh_core.expr import (
     Var,
     walk,
 )
-from mdh_core.lanes import has_lanes, is_truth, reads_lane_by_lane, steady_divisor
+from mdh_core.lanes import has_lanes, is_truth, lane_step, reads_lane_by_lane, steady_divisor
 
 
 class NotVector(Exception):  # noqa: N818 - an answer, not an error
@@ -283,6 +283,8 @@ class VectorPrinter:
                 return self._load(e, access.buffer, access.index)
             case Load(buffer=buffer, index=index, type=t):
                 known = self.context.known_index(index)
+                if known is None and lane_step(e, self.vectors.dim, self.varies) == 1:
+                    return f"*(const {self.vectors.unaligned(t)} *)&{self.context.scalar(e)}"
                 return self._lane_by_lane(e) if known is None else self._load(e, buffer, known)
             case Binary() | Unary() if is_truth(e):  # -1 and 0 in all lanes are 1 and 0 in C
                 return self._vector(Cast(e, INT32))

@@ -39,7 +39,7 @@ from mdh_core.expr import (
 )
 from mdh_core.fields import in_fields
 from mdh_core.ir import MdhProgram, Store
-from mdh_core.lanes import LaneFunction, declared_in, has_masked_form, lane_function
+from mdh_core.lanes import LaneFunction, declared_in, goes_in_lanes, lane_function, shared_in_lanes
 
 
 class VectorsText(CellsText):
@@ -173,7 +173,7 @@ class VectorsText(CellsText):
             or last.count is None
             or not all(isinstance(t, ScalarType) for t in types)
             or not in_whole_vectors(last.count, self.lane_bytes)
-            or not self._may_have_lanes
+            or not goes_in_lanes(self.lane_function.body, self.vector_program, last.dim)
             or any(a.conditional for a in self.vector_program.inp.accesses)
             or (self.agreed is not None and not self.agreed.along(last.dim))
             or not self._goes_along_reads(inner)
@@ -203,11 +203,6 @@ class VectorsText(CellsText):
         tile = max(self.nest.tile - self.scope, 0)
         others = [x for x in inner[tile:-1] if x.dim not in {*self.concatenated, inner[-1].dim}]
         return tile > 0 and inner[tile - 1].dim == inner[-1].dim and not others
-
-    @property
-    def _may_have_lanes(self) -> bool:
-        body = self.lane_function.body
-        return straight_line(body) or has_masked_form(body, self.vector_program)
 
     def _starts_from_initial(self, lanes: Loop) -> bool:
         """Whether cells of an operator without a neutral element start from their initial values, once."""
@@ -264,6 +259,11 @@ class VectorsText(CellsText):
         """What lanes compute in place of the scalar function; copies that hold values change the program."""
         return lane_function(self.vector_program)
 
+    def masked_text(self, printer: VectorPrinter, out: Lines, counter: str, most: int) -> MaskedText:
+        """What writes a scalar function with branches and loops, see ``emit.masked_text``."""
+        shared = shared_in_lanes(self.lane_function.body, self.vector_program, printer.vectors.dim)
+        return MaskedText(printer, out, counter, most, self.own_names, shared & self.own_names)
+
     @functools.cached_property
     def own_names(self) -> frozenset[str]:
         """Variables of the source's scalar function: no others in the kernel have their names."""
@@ -280,7 +280,7 @@ class VectorsText(CellsText):
         printer = VectorPrinter(self.context, vectors, fields=fields)
         body = self.lane_function.body
         if not straight_line(body):
-            MaskedText(printer, Lines(), "v", 1, self.own_names).write(body)
+            self.masked_text(printer, Lines(), "v", 1).write(body)
             body = ()
         for name, t, value in named_values(body):
             vectors.type(t)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from lifter.flat import flat_programs, scalar_types
+from lifter.interchange import memory_loops_inwards
 from lifter.loop_nest import Loop, LoopNest, NestStmt, OuterScalar
 from lifter.normalise import Axis, NormalNest, assigned_buffers, normalise
 from lifter.promoted import cells_in_variables
@@ -517,7 +518,8 @@ class _Steps:
     def opaque(self, s: Loop, place: Place) -> list[Step] | None:
         """The loop with its inner loops over scalars as a part of the scalar function."""
         names = Names(set(self.names.taken))  # only what is kept takes any
-        for loop in (s, cells_in_variables(s, names.new)):
+        turned = memory_loops_inwards(s) or s
+        for loop in (s, cells_in_variables(turned, names.new)):
             for innermost in (True, False):
                 new = None if loop is None else as_scalar(loop, innermost)
                 found = None if new is None else self.flat((new,), place)

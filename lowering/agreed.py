@@ -23,6 +23,7 @@ from lowering.inside import evaluated, inside
 from mdh_core.combine import choice_of
 from mdh_core.expr import (
     INT32,
+    Assign,
     Binary,
     Declare,
     Expr,
@@ -33,13 +34,13 @@ from mdh_core.expr import (
     map_children,
     map_stmts,
     stmt_exprs,
-    straight_line,
     variables,
     walk,
 )
 from mdh_core.fields import in_fields
 from mdh_core.guarded import behind_conditions, behind_neutral, conjuncts
 from mdh_core.ir import MdhProgram
+from mdh_core.lanes import declared_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +88,10 @@ def in_lanes(program: MdhProgram) -> MdhProgram:
 def _agreed(program: MdhProgram) -> Agreed | None:
     scalar, accesses = program.hom.scalar, program.inp.accesses
     types = (*program.component_types, *(program.buffer(a.buffer).type for a in accesses))
-    if not straight_line(scalar.body) or any(isinstance(t, RecordType) for t in types):
+    if any(isinstance(t, RecordType) for t in types):
         return None
     condition, inner = _of_a_map(program) if program.hom.function is None else _of_a_reduction(program)
-    own = {s.name for s in scalar.body if isinstance(s, Declare)}
+    own = {d.name for d in declared_in(scalar.body)}
     if condition is None or variables(condition) & own:
         return None
     asked = {condition, *conjuncts(condition)}
@@ -104,7 +105,8 @@ def _agreed(program: MdhProgram) -> Agreed | None:
     results = tuple(map(where_it_holds, inner))
     body = map_stmts(scalar.body, where_it_holds)
     values = [*results, *stmt_exprs(body)]
-    always = {k for e in values for k in evaluated(e)}
+    surely = [s for s in body if isinstance(s, Declare | Assign)]  # not in branches and loops
+    always = {k for e in (*results, *stmt_exprs(tuple(surely))) for k in evaluated(e)}
     used = {n.access for e in values for n in walk(e) if isinstance(n, Operand)}
     if any(accesses[k].conditional for k in used - always):
         return None

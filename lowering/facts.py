@@ -40,9 +40,9 @@ from mdh_core.expr import (
 )
 from mdh_core.ir import Access, MdhProgram, read_buffers, reads_own_cell
 from mdh_core.lanes import (
+    goes_in_lanes,
     has_exact_lanes,
     has_lanes,
-    has_masked_form,
     lane_function,
     reads_lane_by_lane,
     steady_divisor,
@@ -213,7 +213,9 @@ def _in_vector_form(f: Facts, p: MdhProgram) -> bool:
     """``p``: what vectors compute of the program."""
     lanes = lane_function(p)
     body = lanes.body
-    if not (straight_line(body) or has_masked_form(body, p)) or any(a.conditional for a in p.inp.accesses):
+    if any(a.conditional for a in p.inp.accesses):
+        return False
+    if not any(goes_in_lanes(body, p, d.name) for d in p.hom.dims):
         return False
     if has_records(f) and (f.ps or None in f.program.out.initial):
         return False
@@ -251,6 +253,8 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
         function = f.program.hom.function
         for d in (*reversed(f.cc), *reversed(f.pw)):
             if f.sizes[d] < 4 or not _gathers_once(f, d) or not _may_read_in_lanes(f, d):
+                continue
+            if not goes_in_lanes(lane_function(f.in_lanes).body, f.in_lanes, d):
                 continue
             inputs = [s for _, s in strides(f, d)]
             if d in f.cc:

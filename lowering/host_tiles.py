@@ -13,6 +13,13 @@ travels, there are no borders, and a part runs through the whole loop.
     skew       lower[k'] - lower[k] + slopes[0]*(t' - t) >= distance,
                upper[k'] - upper[k] + slopes[1]*(t' - t) >= -distance
                if the second one comes later: t' > t, or t' = t and k' > k
+
+A part that is larger than a cache goes through its iterations strip by strip:
+
+    for s in steps of S: for t: P_k over [s, s + S) - upper
+
+By the second inequality, ``i + upper`` never falls from an instance to one that needs it; so what a strip
+needs is in it or in strips before it, and what it leaves in the cache is what the next one begins with.
 """
 
 from __future__ import annotations
@@ -40,6 +47,8 @@ _MANY = 16  # iterations of a block that are worth threads where one iteration i
 _TILES_OF_PART = 8  # register tiles in the dimension that is cut, of which one may be partial
 _SHARES = 4  # of a core's part of the last cache, of which tiles take one
 _MUCH = 1 << 17  # positions in all iterations, from which on threads pay
+STRIP = 8  # positions of a strip: of as many rows as a register tile has at most
+_STRIPS = 0.9  # of the second cache, which a strip uses in all of its iterations
 _CHOICES, _PAIRS = 9, 2000  # of dimensions to cut, of cells that two programs touch: the search ends there
 FURTHEST = 8  # no tiles where values travel further in one iteration
 
@@ -70,11 +79,15 @@ class Skew:
 
 @dataclass(frozen=True, slots=True)
 class HostTiles:
-    """``steps``: iterations of a block of the loop; None: all."""
+    """``steps``: iterations of a block of the loop; None: all.
+
+    strip: positions of a strip; None: each part goes through its iterations as a whole
+    """
 
     skew: Skew
     width: int
     steps: int | None
+    strip: int | None = None
 
 
 Cell = tuple[str, tuple[Affine, ...]]
@@ -94,10 +107,10 @@ def usual_tiles(
 ) -> HostTiles | None:
     """Tiles whose positions stay in a cache, or that spare barriers; None: nothing is gained.
 
-    The second cache, if a block has many iterations there; else a thread's share of the last one, which other
-    programs use as well.  (In few iterations, most of what is near was fetched for them: parts of 12 rows
-    and 3 iterations in the second cache took 1.3 to 1.9 times as long as 163 rows and 20 to 30; measured on
-    jacobi-2d.)
+    The second cache, if a block has many iterations there; else strips that stay in it, or a thread's share
+    of the last one, which other programs use as well.  (In few iterations, most of what is near was fetched
+    for them: parts of 12 rows and 3 iterations in the second cache took 1.3 to 1.9 times as long as 163 rows
+    and 20 to 30; measured on jacobi-2d.)
 
     size   positions;  each   bytes that the programs touch per position;  shaped   see ``is_shaped``: then
     there are several parts for each thread, handed out in turn
@@ -121,11 +134,30 @@ def usual_tiles(
         steps, width = within(-(-size // (2 * machine.cores)))
         return HostTiles(skew, width, steps) if steps >= _MANY else None
     steps, width = within(machine.l2 // 2 // max(each, 1.0))
-    if steps < min(_MANY, iterations):
-        share = max(1.0, machine.l3 // (_SHARES * machine.cores) // max(each, 1.0))
-        share = -(-size // (parts * max(2, math.ceil(size / (parts * share)))))  # as many for each thread
-        steps, width = max((steps, width), within(share, half=True), key=lambda found: found[0])
-    return HostTiles(skew, width, steps) if steps >= _FEWEST else None
+    if steps >= min(_MANY, iterations):
+        return HostTiles(skew, width, steps)
+    share = max(1.0, machine.l3 // (_SHARES * machine.cores) // max(each, 1.0))
+    share = -(-size // (parts * max(2, math.ceil(size / (parts * share)))))  # as many for each thread
+    steps, width = max((steps, width), within(share, half=True), key=lambda found: found[0])
+    whole = HostTiles(skew, width, steps)
+    most, width = within(size, half=True)
+    found = [x for x in (_in_strips(skew, width, most, each, machine), whole) if (x.steps or 0) >= _FEWEST]
+    return min(found, key=lambda x: _reading(x, size * each, machine), default=None)
+
+
+def _in_strips(skew: Skew, width: int, most: int, each: float, machine: Machine) -> HostTiles:
+    """Parts in strips that stay in the second cache through all iterations of a block, ``most`` at most."""
+    room = int(_STRIPS * machine.l2 / max(each, 1.0))
+    strip = max(1, min(STRIP, room * 3 // 8))
+    steps = 1 + (room - strip - max(skew.upper)) // max(1, skew.slopes[1])
+    return HostTiles(skew, width, min(most, steps), strip)
+
+
+def _reading(tiles: HostTiles, total: float, machine: Machine) -> float:
+    """Seconds for a byte in an iteration: from further away once in a block, from a cache every time."""
+    near = machine.l3_bandwidth if tiles.strip is None else machine.l2_bandwidth
+    far = machine.l3_bandwidth if total <= machine.l3 else machine.bandwidth_of(machine.cores) / machine.cores
+    return 1 / (far * (tiles.steps or 1)) + 1 / near
 
 
 def usual_rows(f: Facts, machine: Machine, tiles: HostTiles, dim: str, point: Point) -> int:
@@ -139,7 +171,8 @@ def usual_rows(f: Facts, machine: Machine, tiles: HostTiles, dim: str, point: Po
     if f.pw or f.ps or tiles.skew.independent or dim not in row_dims(f):
         return 1
     alone, own = replace(machine, cores=1), {**point, "threads": ""}
-    counts = (1, *(n for n in row_counts(f, dim) if n <= tiles.width // _TILES_OF_PART))
+    most, strip = tiles.width // _TILES_OF_PART, tiles.strip or 0
+    counts = (1, *(n for n in row_counts(f, dim) if n <= most and not (strip and strip % n)))
     return min(counts, key=lambda n: cost(f, alone, {**own, f"rows_{dim}": n}))
 
 

@@ -588,6 +588,34 @@ def _quotient(a: Affine | None, c: int, t: ScalarType) -> Affine | None:
     return Affine(tuple((name, n // c) for name, n in a.terms), a.const // c)
 
 
+def rise(e: Expr, name: str, varies: Callable[[Expr], bool]) -> int | None:
+    """By how much a whole number grows when a variable grows by one; None where that is not known.
+
+    ``varies``: tells expressions that are another number then.  Of unsigned ones it is not known, as they
+    begin again at 0.
+    """
+    if not varies(e):
+        return 0
+    if not isinstance(e.type, ScalarType) or e.type.kind != "int":
+        return None
+    match e:
+        case Var(name=own) | Cast(a=Var(name=own)) if own == name:
+            return 1  # an index is a number of the type that it has in the source
+        case Cast(a=a) if isinstance(a.type, ScalarType) and a.type.bits <= e.type.bits:
+            return rise(a, name, varies)
+        case Binary(op="+" | "-" | "*" as op, a=a, b=b):
+            x, y = rise(a, name, varies), rise(b, name, varies)
+            if op == "*":
+                known = next((c.value for c in (a, b) if isinstance(c, Const)), None)
+                other = y if isinstance(a, Const) else x
+                return other * known if isinstance(known, int) and other is not None else None
+            if x is None or y is None:
+                return None
+            return x + y if op == "+" else x - y
+        case _:
+            return None
+
+
 def affine_index(index: tuple[Expr, ...]) -> tuple[Affine, ...]:
     """The indices of a ``Load`` whose subscripts are known to be affine."""
     out = []

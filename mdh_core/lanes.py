@@ -2,12 +2,18 @@
 
 Every lane runs every statement, and keeps what it has where its condition fails (``emit.masked_text``); so
 nothing in such a body may fail or have another effect than to set the body's own scalars.
+
+Where all lanes go the same way, as what decides is the same in all of them (*shared*, along a dimension), all
+do what each would do alone, and memory may be read: of a sparse matrix's row times a dense matrix, neighbours
+in ``j`` read the same elements of the row, and neighbouring ones of the matrix.
+
+    for (k = p[i]; k < p[i + 1]; k++) s += v[k]*x[col[k]][j];
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from mdh_core.expr import (
@@ -36,6 +42,7 @@ from mdh_core.expr import (
     children,
     map_stmts,
     rewrite,
+    rise,
     stmt_exprs,
     straight_line,
     substitute,
@@ -78,8 +85,9 @@ def lane_function(program: MdhProgram) -> LaneFunction:
     stored = () if program.hom.function is not None else tuple(s.value for s in program.out.stores)
     dims = {d.name for d in program.hom.dims}
     if not straight_line(body):
-        ends = _widest_varying((), (*results, *stored), dims | {d.name for d in declared_in(body)})
-        return LaneFunction(body, results, max(size, widest(body), ends))
+        ways = [_widest_along(body, (*results, *stored), program, d) for d in sorted(dims)
+                if goes_in_lanes(body, program, d)]  # fmt: skip
+        return LaneFunction(body, results, max(size, *ways) if ways else max(size, widest(body)))
     body, results = narrowed(body, results)
     return LaneFunction(body, results, max(size, _widest_varying(body, (*results, *stored), dims)))
 
@@ -310,6 +318,123 @@ def has_masked_form(body: Sequence[Stmt], program: MdhProgram) -> bool:
         for e in stmt_exprs(tuple(body))
         for n in walk(e)
     )
+
+
+def goes_in_lanes(body: Sequence[Stmt], program: MdhProgram, dim: str) -> bool:
+    """Whether neighbours along a dimension may run a body together."""
+    if straight_line(tuple(body)) or has_masked_form(body, program):
+        return True
+    own = {d.name: d.type for d in declared_in(body)}
+    varies = Varying(program, dim, frozenset(own) - shared_in_lanes(tuple(body), program, dim))
+
+    def together(e: Expr, all_lanes: bool) -> bool:
+        if all_lanes and not varies(e):
+            return True
+        if isinstance(e, Load):
+            return all_lanes and lane_step(e, dim, varies) == 1
+        if may_fail(e) or (isinstance(e, Call) and not has_lanes(e, program)):
+            return False
+        chooses = isinstance(e, Select) or (isinstance(e, Binary) and e.op in LOGICAL)
+        return all(together(c, all_lanes and not chooses) for c in children(e))
+
+    def plain(s: Stmt, all_lanes: bool) -> bool:
+        match s:
+            case Declare(type=t, value=value):
+                return (
+                    isinstance(t, ScalarType)
+                    and t.kind != "bool"
+                    and (value is None or together(value, all_lanes))
+                )
+            case Assign(target=Var(name=name), value=value):
+                return name in own and together(value, all_lanes)
+            case If(cond=cond, then=then, other=other):
+                inside = all_lanes and not varies(cond)
+                return together(cond, all_lanes) and all(plain(x, inside) for x in (*then, *other))
+            case While(cond=cond, body=inner):
+                inside = all_lanes and not varies(cond)
+                return together(cond, inside) and all(plain(x, inside) for x in inner)
+            case _:
+                return False
+
+    return all(plain(s, True) for s in body)
+
+
+@dataclass(frozen=True, slots=True)
+class Varying:
+    """Tells expressions that may differ between lanes along ``dim``; ``names``: variables that do."""
+
+    program: MdhProgram
+    dim: str
+    names: frozenset[str]
+
+    def __call__(self, e: Expr) -> bool:
+        return any(map(self._differs, walk(e)))
+
+    def _differs(self, n: Expr) -> bool:
+        match n:
+            case Var(name=name):
+                return name == self.dim or name in self.names
+            case Operand(access=k):
+                return any(a.coefficient(self.dim) for a in self.program.inp.accesses[k].index)
+            case Result():
+                return True
+            case _:
+                return False
+
+
+def lane_step(e: Load, dim: str, varies: Callable[[Expr], bool]) -> int | None:
+    """1 where each lane reads the element behind the one that the lane before it reads, 0 where all read the
+    same; otherwise None.
+    """
+    *others, last = (rise(i, dim, varies) for i in e.index) if e.index else (0,)
+    return last if last in (0, 1) and all(r == 0 for r in others) else None
+
+
+@functools.lru_cache(maxsize=256)
+def shared_in_lanes(body: tuple[Stmt, ...], program: MdhProgram, dim: str) -> frozenset[str]:
+    """Variables of a body that are the same in all lanes along a dimension, wherever they are used."""
+    shared = frozenset(d.name for d in declared_in(body))
+    while True:
+        varies = Varying(program, dim, frozenset(d.name for d in declared_in(body)) - shared)
+        left = shared - set(_set_apart(body, varies, False))
+        if left == shared:
+            return shared
+        shared = left
+
+
+def _set_apart(body: Sequence[Stmt], varies: Varying, apart: bool) -> Iterator[str]:
+    """Variables that get values which differ; ``apart``: not all lanes may get there."""
+    for s in body:
+        match s:
+            case Declare(name=name, value=value) if apart or (value is not None and varies(value)):
+                yield name
+            case Assign(target=Var(name=name), value=value) if apart or varies(value):
+                yield name
+            case If(cond=cond, then=then, other=other):
+                yield from _set_apart((*then, *other), varies, apart or varies(cond))
+            case While(cond=cond, body=inner):
+                yield from _set_apart(inner, varies, apart or varies(cond))
+            case _:
+                pass
+
+
+def _widest_along(body: tuple[Stmt, ...], ends: Sequence[Expr], program: MdhProgram, dim: str) -> int:
+    """Bytes of the largest scalar that differs between lanes along a dimension."""
+    own = {d.name: d.type for d in declared_in(body)}
+    apart = frozenset(own) - shared_in_lanes(body, program, dim)
+    varies = Varying(program, dim, apart)
+    types = [own[name] for name in sorted(apart)]
+
+    def visit(e: Expr) -> None:
+        if varies(e):
+            types.append(e.type)
+            for c in () if isinstance(e, Load) else children(e):
+                visit(c)
+
+    for e in stmt_exprs(body):
+        visit(e)
+    size = max((t.size for t in types if isinstance(t, ScalarType)), default=1)
+    return max(size, _widest_varying((), ends, {dim, *apart}))
 
 
 def widest(body: Sequence[Stmt]) -> int:

@@ -20,7 +20,7 @@ from lowering.affinity import crossing, nearest, shared_otherwise
 from lowering.choice import default_point
 from lowering.cost import estimate, gains_by_constants
 from lowering.facts import facts
-from lowering.host_tiles import HostTiles, is_shaped, skew_of, usual_rows, usual_tiles
+from lowering.host_tiles import STRIP, HostTiles, is_shaped, skew_of, usual_rows, usual_tiles
 from lowering.machine import Machine
 from lowering.outer_loop import Run, bytes_saved, in_one_loop, runs_of, usual_width
 from lowering.parameters import Configuration, to_json
@@ -40,7 +40,7 @@ from tuning.harness import Candidate
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 TUNED = 3  # programs of a nest that are searched at once
 MATTERS = 0.05  # share of the time from which on a program is searched
-_TILES = ("width_", "steps_")  # parameters of host loops
+_TILES = ("width_", "steps_", "strip_")  # parameters of host loops
 _FUSE = "fuse_"  # whether neighbours are one program
 _REGION = "region_"  # whether one parallel region is around a host loop
 KNOWN = "known"  # whether the sizes that are tuned for have a function, with constants in their places
@@ -145,6 +145,7 @@ class Plan:
         for k, tiles in enumerate(plan._usual_host_tiles()):
             if tiles is not None:
                 point |= {f"width_{k}": tiles.width, f"steps_{k}": tiles.steps or 0}
+                point[f"strip_{k}"] = tiles.strip or 0
                 point |= plan._rows_of_cut(k, tiles, numbers, point)
         point |= plan._usual_outer(self.formed(point)[1], numbers)
         return point | plan._usual_regions(self.formed(point)[1])
@@ -317,7 +318,9 @@ class Plan:
                 while steps > 1 and skew.least_width(steps) > width:
                     steps -= 1
             fits = skew.independent or (steps > 1 and skew.least_width(steps) <= width)
-            found.append(HostTiles(skew, width, None if skew.independent else steps) if fits else None)
+            strip = int(point.get(f"strip_{k}", 0)) or None
+            cut = HostTiles(skew, width, None) if skew.independent else HostTiles(skew, width, steps, strip)
+            found.append(cut if fits else None)
         return tuple(found)
 
     def regions(self, point: Point) -> tuple[bool, ...]:
@@ -485,6 +488,8 @@ def _near(name: str, usual: int) -> tuple[int, ...]:
     some = {usual, usual // 2, 2 * usual} - {0} if usual else set()
     if not usual and name.startswith(_OUTER):
         some = {_SOME}
+    if not usual and name.startswith("strip_"):
+        some = {STRIP}
     return tuple(sorted(some | (set() if name.startswith("steps_") and usual else {0})))
 
 

@@ -165,7 +165,10 @@ def test_tiles_compute_the_same(name: str) -> None:
             block = rng.choice((2, 3, 5))
             least = 1 if s is None or s.independent else s.least_width(block)
             width = least + rng.choice((0, 1, 4))
-            tiles.append(None if s is None else HostTiles(s, width, None if s.independent else block))
+            if s is None or s.independent:
+                tiles.append(None if s is None else HostTiles(s, width, None))
+            else:
+                tiles.append(HostTiles(s, width, block, rng.choice((None, 1, 2, 5))))
         chosen, machine = configurations(c, rng.choice(("default", "space")), rng)
         text = kernel_of(c, chosen, machine, host_tiles=tuple(tiles)).text
         assert any(f"+= {t.width})" in text for t in tiles if t is not None), text
@@ -189,9 +192,31 @@ def test_certificate_of_tiles(name: str) -> None:
     for wrong in slower:
         found = tiles_respect(loop, replace(tiles, skew=wrong), name)
         assert found.status == REFUTED, (wrong, str(found))
+    strips = replace(tiles, strip=8)
+    found = tiles_respect(loop, strips, name)
+    assert found.status == PROVED, str(found)
     endless = replace(s, lower=(0,) * len(s.lower), upper=(0,) * len(s.upper), slopes=(0, 0))
     assert tiles_respect(loop, HostTiles(endless, 64, None), name).status == REFUTED
     assert tiles_respect(loop, replace(tiles, width=1), name).status == REFUTED
+
+
+@pytest.mark.parametrize("name", [n for n, x in NESTS.items() if any(s and s[2][1] for s in x[3])])
+def test_strips_compute_the_same(name: str) -> None:
+    """In parts as wide as everything and in narrow ones; a strip for each position and longer ones."""
+    rng = random.Random(f"strips of {name}")
+    for n, steps, strip in ((2, 3, 1), (9, 4, 1), (17, 6, 3), (23, 5, 8), (12, 7, 64)):
+        c = case(name, n, steps)
+        tiles: list[HostTiles | None] = []
+        for s in map(skew_of, host_loops(c)):
+            if s is None or s.independent:
+                tiles.append(None)
+                continue
+            block = rng.choice((2, 4))
+            tiles.append(HostTiles(s, s.least_width(block) + rng.choice((0, 3, 40)), block, strip))
+        chosen, machine = configurations(c, rng.choice(("default", "space")), rng)
+        text = kernel_of(c, chosen, machine, host_tiles=tuple(tiles)).text
+        assert f"_strip += {strip})" in text, text
+        check(c, chosen, machine, tuple(tiles))
 
 
 def test_too_narrow_parts_are_refused() -> None:
@@ -210,8 +235,10 @@ def test_usual_tiles() -> None:
 
 
 def test_tiles_in_the_last_cache() -> None:
-    """Where a block has few iterations in the second cache, parts lie in the last one, as many for each thread."""
+    """Where a block has few iterations in the second cache, and the last one is as fast, parts lie in that, as
+    many for each thread."""
     s, machine = Skew((0,), (0,), (0,), (1, 1)), replace(GENERIC, cores=3, l2=512 << 10, l3=32 << 20)
+    machine = replace(machine, l3_bandwidth=machine.l2_bandwidth)
     near = usual_tiles(s, 1300, 4096.0, 500, machine)
     assert near is not None and near.width * 4096 <= machine.l2 and near.steps is not None and near.steps >= 16
     far = usual_tiles(s, 1300, 20800.0, 500, machine)
@@ -219,7 +246,24 @@ def test_tiles_in_the_last_cache() -> None:
     assert -(-1300 // far.width) % 3 == 0 and far.steps is not None and far.steps >= 16
     assert s.least_width(far.steps) <= far.width // 2, "borders are not as wide as parts"
     none = usual_tiles(s, 1300, 20800.0, 500, replace(machine, l3=0))
-    assert none is not None and none.width * 20800 <= machine.l2 and (none.steps or 0) < 16
+    assert none is not None and none.strip is not None and none.steps is not None and 3 <= none.steps < 16
+    assert (none.strip + none.steps - 1) * 20800 <= machine.l2, "what a strip goes through stays near"
+
+
+def test_strips_in_the_second_cache() -> None:
+    """Where the last cache is much slower than the second one, parts as large as they come go through their
+    iterations in strips; where it is not, they lie in the last one, unless a strip has as many iterations.
+    """
+    s = Skew((0, 0), (0, 1), (0, 1), (2, 2))
+    machine = replace(GENERIC, cores=2, l2=2 << 20, l3=300 << 20, l2_bandwidth=120e9, l3_bandwidth=15e9)
+    found = usual_tiles(s, 1300, 20800.0, 500, machine)
+    assert found is not None and found.strip is not None and found.steps is not None and found.width >= 1300 // 2
+    touched = found.strip + max(s.upper) + s.slopes[1] * (found.steps - 1)
+    assert found.steps >= 16 and touched * 20800 <= machine.l2 and s.least_width(found.steps) <= found.width // 2
+    planes = usual_tiles(s, 118, 230400.0, 500, machine)
+    assert planes is not None and (planes.strip, planes.steps) == (3, 3), planes
+    narrow = usual_tiles(s, 118, 230400.0, 500, replace(machine, l2=1 << 20, l3_bandwidth=60e9))
+    assert narrow is not None and narrow.strip is None and (narrow.steps or 0) >= 3, narrow
 
 
 def test_programs_with_memory_of_their_own_are_not_tiled() -> None:

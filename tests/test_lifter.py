@@ -572,6 +572,29 @@ def test_a_directive_may_stand_above_other_loops(loop: str) -> None:
     assert nest.nest.span.end - nest.nest.span.start == len(loop)
 
 
+def test_a_loop_of_unknown_length_goes_inside() -> None:
+    """Where each cell belongs to one iteration of the loop inside it, and nothing else is kept from one to the
+    next."""
+    head = "void f(int n, int m, int q, const int *restrict p, const double *restrict v, double y[restrict n][m], double z[restrict n][m][q], double *restrict w)"
+    loop, inner = "for (int k = p[i]; k < p[i + 1]; k++)", "for (int j = 0; j < m; j++)"
+
+    def found(body: str) -> str:
+        return operators(lifted(f"{head} {{\n#pragma mdh\nfor (int i = 0; i < n; i++) {{ {body} }} }}"))
+
+    for body in (f"{loop} {inner} y[i][j] += v[k];", f"{loop} {{ double a = v[k]; {inner} y[i][j] += a; }}", f"{loop} {inner} y[i][m - 1 - j] *= v[k + j];"):
+        assert found(body) == "i:cc j:cc", body
+    assert found(f"{loop} {inner} for (int l = 0; l < q; l++) z[i][j][l] -= v[k];") == "i:cc j:cc l:cc"
+    for body in (
+        f"{loop} {inner} y[i][j / 2] += v[k];",  # two iterations change one cell
+        f"{loop} {inner} y[i][j] += y[i][0];",
+        f"{loop} for (int j = 0; j < k; j++) y[i][j] += v[k];",
+        f"double a = 0; {loop} {inner} {{ a += v[k]; y[i][j] += a; }}",
+        f"{loop} {{ double a = v[k]; {inner} {{ a = a / 2; y[i][j] += a; }} }}",
+        f"{loop} {{ w[k] = 0; {inner} y[i][j] += v[k]; }}",
+    ):  # fmt: skip
+        assert not found(body).startswith("i:cc j:cc"), body
+
+
 def test_a_cell_that_a_loop_of_unknown_length_updates_is_a_variable() -> None:
     """Only the one cell of its array, at subscripts that stay; not touched where the loop does not run."""
     head = "void f(int n, const int *restrict p, const int *restrict col, const double *restrict v, double *restrict y, double z[restrict n][3])"

@@ -58,6 +58,26 @@ NESTS = {
             }
         }
 }""",
+    # a sparse matrix times a dense one, whose rows are read along; what a row needs is looked up once
+    "dense": """void dense(int n, int m, const int *restrict p, const int *restrict col, const float *restrict v,
+           float (*restrict x)[m], float (*restrict y)[m]) {
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < m; j++) y[i][j] = 0;
+        for (int k = p[i]; k < p[i + 1]; k++) {
+            const float a = v[k];
+            const int c = col[k];
+            for (int j = 0; j < m; j++) y[i][j] += a * x[c][j];
+        }
+    }
+}""",
+    "added": """void added(int n, int m, const int *restrict p, const int *restrict col, const double *restrict v,
+           const double *restrict x, double *restrict y) {
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        for (int k = p[i]; k < p[i + 1]; k++)
+            for (int j = 0; j < m; j++) y[i * m + j] += v[k] * x[col[k] * m + j];
+}""",
     # data is added to where a row begins
     "in_a_row": """void in_a_row(int n, int c, const float *restrict x, const int *restrict label, float *restrict y) {
 #pragma mdh
