@@ -116,7 +116,7 @@ def test_points_without_a_program_do_not_differ_in_it(name: str) -> None:
     for p in sample_points(space, 1, 300):
         unused = parts if p["fuse_0"] else [joined]
         for n in unused:
-            mine = {k: v for k, v in own_values(p, n).items() if not k.startswith(("fuse_", "width_", "steps_", "region_"))}
+            mine = {k: v for k, v in own_values(p, n).items() if not k.startswith(("fuse_", "width_", "steps_", "strip_", "region_"))}
             assert mine.items() <= own_values(default, n).items()
         fewest[int(p["fuse_0"])] += 1
     assert min(fewest.values()) > 10
