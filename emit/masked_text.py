@@ -15,7 +15,7 @@ loops that they alone decide stay what they are; all lanes do what is inside, wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from emit.c_text import c_type
@@ -28,6 +28,7 @@ from mdh_core.expr import (
     Declare,
     Expr,
     If,
+    Load,
     Operand,
     Result,
     ScalarType,
@@ -37,6 +38,7 @@ from mdh_core.expr import (
     children,
     stmt_exprs,
     variables,
+    walk,
 )
 from mdh_core.lanes import LONG, declared_in, operations
 
@@ -64,46 +66,64 @@ class MaskedText:
         self.count = f"vectors_{self.vectors.suffix}"
 
     def write(self, body: Sequence[Stmt], mask: Mask | None = None) -> None:
+        if mask is not None:
+            self._reads_nothing(stmt_exprs(tuple(body)))
         with self.printer.everywhere(mask is not None):
             self._write(body, mask)
 
     def _write(self, body: Sequence[Stmt], mask: Mask | None) -> None:
         for s in body:
-            match s:
-                case Declare(name=name, type=ScalarType() as t, value=value) if name in self.shared:
-                    start = "" if value is None else f" = {self.printer.scalar(value)}"
-                    self.out.add(f"{c_type(t)} {name}{start};")
-                case Assign(target=Var(name=name), value=value) if name in self.shared:
-                    self.out.add(f"{name} = {self.printer.scalar(value)};")
-                case If(cond=cond, then=then, other=other) if mask is None and self._decides(cond):
-                    self._block(f"if ({self.printer.context.scalar(cond)})", then)
-                    if other:
-                        self._block("else", other)
-                case While(cond=cond, body=inner) if mask is None and self._decides(cond):
-                    self._block(f"while ({self.printer.context.scalar(cond)})", inner)
-                case Declare(name=name, type=t, value=value):
-                    of = self.vectors.type(t)
-                    start = f"({of}){{0}}" if value is None else self.printer.vector(value)
-                    unique = name if name in self.own else self.names.new(name)
-                    self.printer.variables[name] = self._array(unique, of, start)
-                case Assign(target=Var(name=name, type=t), value=value):
-                    self._assign(self.printer.variables[name], t, self.printer.vector(value), mask)
-                case If(cond=cond, then=then, other=other):
-                    yes = self._named(self.printer.mask(cond))
-                    self._branch(then, self._both(mask, yes))
-                    if other:
-                        no = self._named((f"~{yes[0]}", yes[1]))
-                        self._branch(other, self._both(mask, no))
-                case While():
-                    self._while(s, mask)
-                case _:
-                    raise NotVector
+            self._write_one(s, mask)
+            self._forget(_assigned((s,)))
+
+    @staticmethod
+    def _reads_nothing(exprs: Iterable[Expr]) -> None:
+        """Where some lanes only would get there, none reads memory."""
+        if any(isinstance(n, Load) for e in exprs for n in walk(e)):
+            raise NotVector
+
+    def _forget(self, changed: set[str]) -> None:
+        """What has been computed of variables that change is computed again."""
+        named = self.printer.named
+        self.printer.named = {e: name for e, name in named.items() if not variables(e) & changed}
+
+    def _write_one(self, s: Stmt, mask: Mask | None) -> None:
+        match s:
+            case Declare(name=name, type=ScalarType() as t, value=value) if name in self.shared:
+                start = "" if value is None else f" = {self.printer.scalar(value)}"
+                self.out.add(f"{c_type(t)} {name}{start};")
+            case Assign(target=Var(name=name), value=value) if name in self.shared:
+                self.out.add(f"{name} = {self.printer.scalar(value)};")
+            case If(cond=cond, then=then, other=other) if mask is None and self._decides(cond):
+                self._block(f"if ({self.printer.context.scalar(cond)})", then)
+                if other:
+                    self._block("else", other)
+            case While(cond=cond, body=inner) if mask is None and self._decides(cond):
+                self._block(f"while ({self.printer.context.scalar(cond)})", inner)
+            case Declare(name=name, type=t, value=value):
+                of = self.vectors.type(t)
+                start = f"({of}){{0}}" if value is None else self.printer.vector(value)
+                unique = name if name in self.own else self.names.new(name)
+                self.printer.variables[name] = self._array(unique, of, start)
+            case Assign(target=Var(name=name, type=t), value=value):
+                self._assign(self.printer.variables[name], t, self.printer.vector(value), mask)
+            case If(cond=cond, then=then, other=other):
+                yes = self._named(self.printer.mask(cond))
+                self._branch(then, self._both(mask, yes))
+                if other:
+                    no = self._named((f"~{yes[0]}", yes[1]))
+                    self._branch(other, self._both(mask, no))
+            case While():
+                self._while(s, mask)
+            case _:
+                raise NotVector
 
     def _decides(self, cond: Expr) -> bool:
         """Whether a condition holds in all lanes or in none."""
-        return bool(self.shared) and not self.printer.varies(cond)
+        return not self.printer.varies(cond)
 
     def _block(self, head: str, body: Sequence[Stmt]) -> None:
+        self._forget(_assigned(body))  # a loop comes back to its beginning
         known, named = dict(self.printer.variables), dict(self.printer.named)
         with self.out.block(head):
             self.write(body)
@@ -114,10 +134,10 @@ class MaskedText:
         if operations(body) <= LONG:
             self.write(body, mask)
             return
-        known = dict(self.printer.variables)
+        known, named = dict(self.printer.variables), dict(self.printer.named)
         with self.out.block(f"if ({self._any(mask[0])})"):
             self.write(body, mask)
-        self.printer.variables = known  # what the branch declares is out of sight
+        self.printer.variables, self.printer.named = known, named  # what the branch declares is out of sight
 
     def _any(self, mask: str) -> str:
         """A variable that is not 0 where some lane's mask is set."""
@@ -155,6 +175,8 @@ class MaskedText:
 
     def _while(self, s: While, mask: Mask | None) -> None:
         changed = {d.name for d in declared_in(s.body)} | _assigned(s.body)
+        self._forget(changed)
+        self._reads_nothing((s.cond,))
         for e in (s.cond, *stmt_exprs(s.body)):
             self._before(e, changed)
         bits = self.printer.mask(s.cond)[1]

@@ -9,12 +9,13 @@ import random
 import pytest
 
 from lowering.facts import facts, vector_candidates
+from lowering.point import configuration_at
 from mdh_core.expr import FLOAT
 from mdh_core.interpreter import BufferValue
 from mdh_core.lanes import goes_in_lanes, lane_function, shared_in_lanes
 from mdh_lift import kernels
 from tests.lifting import lifted
-from tests.test_steps import Case, check, configurations
+from tests.test_steps import Case, check, configurations, kernel_of
 
 HEAD = (
     "int n, int m, const int *restrict p, const int *restrict col, const float *restrict v, "
@@ -74,6 +75,32 @@ def test_the_default_has_lanes_along_rows(name: str) -> None:
     text = plan.kernel(plan.default).text
     assert (plan.default["vector"] == "j" and "float_vu *)&x[" in text) or name == "scaled", text
     assert ("while (k < (long)p[i + 1])" in text) == ("for (int k" in BODIES[name]), text
+
+
+def test_what_was_computed_of_a_variable_that_changes_is_computed_again() -> None:
+    """The loops of a masked body name what they do not change; a statement between them changes it."""
+    text = """void f(int n, const double *restrict a, double *restrict y) {
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        double b = a[i], x = 1, s = 0;
+        while (s < 3) {
+            x = 1;
+            while (x < 40) x = x + (b * b + 1);
+            b = b + 1;
+            while (x < 90) x = x + (b * b + 1);
+            s = s + 1;
+        }
+        y[i] = x;
+    }
+}"""
+    nest = lifted(text)
+    values = [float(k % 7 - 3) for k in range(37)]
+    data = {"a": BufferValue(values, (37,)), "y": BufferValue([0.0] * 37, (37,))}
+    plan = kernels.plan(nest)
+    machine = plan.machine
+    (chosen,) = configuration_at(plan.programs, machine, ({"i": 37},), {**plan.default, "vector": "i", "lanes": 8})
+    assert "same" in kernel_of(Case(nest.program, {"n": 37}, data, ()), [chosen], machine).text
+    check(Case(nest.program, {"n": 37}, data, ()), [chosen], machine)
 
 
 def test_what_is_the_same_in_all_lanes() -> None:
