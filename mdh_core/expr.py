@@ -599,8 +599,10 @@ def rise(e: Expr, name: str, varies: Callable[[Expr], bool]) -> int | None:
     if not isinstance(e.type, ScalarType) or e.type.kind != "int":
         return None
     match e:
-        case Var(name=own) | Cast(a=Var(name=own)) if own == name:
-            return 1  # an index is a number of the type that it has in the source
+        case Var(name=own) if own == name:
+            return 1
+        case Cast(a=Var(name=own)) if own == name and e.type.bits >= 32:
+            return 1  # an index, which in the source is a number of such a type
         case Cast(a=a) if isinstance(a.type, ScalarType) and a.type.bits <= e.type.bits:
             return rise(a, name, varies)
         case Binary(op="+" | "-" | "*" as op, a=a, b=b):

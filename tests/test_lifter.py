@@ -586,6 +586,7 @@ def test_a_loop_of_unknown_length_goes_inside() -> None:
     assert found(f"{loop} {inner} for (int l = 0; l < q; l++) z[i][j][l] -= v[k];") == "i:cc j:cc l:cc"
     for body in (
         f"{loop} {inner} y[i][j / 2] += v[k];",  # two iterations change one cell
+        f"{loop} {inner} y[i][(signed char)j] += v[k];",
         f"{loop} {inner} y[i][j] += y[i][0];",
         f"{loop} for (int j = 0; j < k; j++) y[i][j] += v[k];",
         f"double a = 0; {loop} {inner} {{ a += v[k]; y[i][j] += a; }}",
