@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mdh_core.expr import Affine, Binary, Cast, Const, Expr, ScalarType, Unary, Var
+from mdh_core.expr import Affine, Binary, Cast, Const, Expr, ScalarType, Unary, Var, keeps
 
 Monomial = tuple[str, ...]
 Polynomial = dict[Monomial, int]
@@ -32,7 +32,7 @@ def polynomial(e: Expr, values: Mapping[str, Affine]) -> Polynomial | None:
         case Var(name=name, type=ScalarType() as t) if t.is_integer:
             return of_affine(values.get(name, Affine.of(name)))
         case Cast(a=a, type=t) if t.is_integer:
-            return polynomial(a, values)
+            return polynomial(a, values) if keeps(a, t) else None
         case Unary(op="-", a=a):
             x = polynomial(a, values)
             return None if x is None else times(x, {(): -1})

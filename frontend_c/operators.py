@@ -31,6 +31,7 @@ from mdh_core.expr import (
     ScalarType,
     Select,
     Unary,
+    cut,
 )  # fmt: skip
 from mdh_core.source import Span
 
@@ -103,7 +104,7 @@ def cast(e: Expr, t: ScalarType, span: Span) -> Expr:
         raise refuse("MDH006", f"a value of type `{e.type}` is used as a number", span)
     if isinstance(e, Const) and (folded := _cast_constant(e, t)) is not None:
         return folded
-    return Cast(e, t)
+    return cut(e, t)
 
 
 def _cast_constant(e: Const, t: ScalarType) -> Const | None:

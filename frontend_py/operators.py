@@ -30,6 +30,7 @@ from mdh_core.expr import (
     ScalarType,
     Select,
     Unary,
+    cut,
 )
 from mdh_core.source import Span
 
@@ -104,7 +105,7 @@ def cast(e: Expr, t: ScalarType, span: Span) -> Expr:
         if isinstance(then, Const | Select) and isinstance(other, Const | Select):
             chosen = Select(e.cond, then, other, inner)
             return chosen if inner == t else Cast(chosen, t)
-    return Cast(e, t)
+    return cut(e, t)
 
 
 def _cast_constant(e: Const, t: ScalarType) -> Const | None:

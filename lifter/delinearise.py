@@ -17,7 +17,7 @@ from itertools import pairwise, product
 from math import gcd
 
 from lifter.polyhedral import Constraint, at_least, equal, rename, satisfiable
-from mdh_core.expr import Affine, Binary, Cast, Const, Expr, ScalarType, Unary, Var, as_affine
+from mdh_core.expr import Affine, Binary, Cast, Const, Expr, ScalarType, Unary, Var, as_affine, keeps
 from mdh_core.polytope import implied, project, rows_of, without_implied
 
 # --------------------------------------------------------------------------- polynomials
@@ -124,7 +124,7 @@ def _as_polynomial(e: Expr) -> Poly | None:
         case Var(name=name, type=ScalarType() as t) if t.is_integer:
             return Poly.of({(name,): 1})
         case Cast(a=a, type=t) if t.is_integer:
-            return _as_polynomial(a)
+            return _as_polynomial(a) if keeps(a, t) else None
         case Unary(op="-", a=a):
             x = _as_polynomial(a)
             return None if x is None else -x

@@ -42,6 +42,7 @@ from mdh_core.expr import (
     Type,
     Unary,
     Var,
+    preserves,
     substitute,
     walk,
 )
@@ -97,23 +98,6 @@ class WhyNot:
 
 def mentions(e: Expr, part: Expr) -> bool:
     return any(n == part for n in walk(e))
-
-
-def preserves(source: Type, target: Type) -> bool:
-    """Does a conversion keep every value?"""
-    if not isinstance(source, ScalarType) or not isinstance(target, ScalarType):
-        return source == target
-    if source == target or source.kind == "bool":
-        return True
-    if source.is_float:
-        return target.is_float and target.bits >= source.bits
-    if target.is_float:
-        return source.bits <= (16 if target.bits == 32 else 32)
-    if target.kind == "bool":
-        return False
-    if source.kind == "uint":
-        return target.bits > source.bits or (target.kind == "uint" and target.bits == source.bits)
-    return target.kind == "int" and target.bits >= source.bits
 
 
 def strip(e: Expr) -> Expr:

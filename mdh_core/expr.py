@@ -546,14 +546,19 @@ class Constraint:
 
 
 def as_affine(e: Expr) -> Affine | None:
-    """The affine value of an integer expression, or None; integer casts are looked through."""
+    """The affine value of an integer expression, or None.
+
+    Casts between integers are looked through, but those that may cut: to ``char`` or ``short``.  An index
+    that stands for an iterator of such a type (``Cast(Var(i, INT64), INT8)``) has its values; frontends write
+    what a program cuts from 64 bits with ``cut``.
+    """
     match e:
         case Const(value=int(value)):
             return Affine.number(value)
         case Var(name=name, type=ScalarType() as t) if t.is_integer:
             return Affine.of(name)
         case Cast(a=a, type=t) if t.is_integer:
-            return as_affine(a)
+            return as_affine(a) if keeps(a, t) else None
         case Unary(op="-", a=a):
             x = as_affine(a)
             return None if x is None else -x
@@ -574,6 +579,34 @@ def as_affine(e: Expr) -> Affine | None:
             return _quotient(as_affine(a), 1 << c, t)
         case _:
             return None
+
+
+def preserves(source: Type, target: Type) -> bool:
+    """Does a conversion keep every value?"""
+    if not isinstance(source, ScalarType) or not isinstance(target, ScalarType):
+        return source == target
+    if source == target or source.kind == "bool":
+        return True
+    if source.is_float:
+        return target.is_float and target.bits >= source.bits
+    if target.is_float:
+        return source.bits <= (16 if target.bits == 32 else 32)
+    if target.kind == "bool":
+        return False
+    if source.kind == "uint":
+        return target.bits > source.bits or (target.kind == "uint" and target.bits == source.bits)
+    return target.kind == "int" and target.bits >= source.bits
+
+
+def cut(e: Expr, t: ScalarType) -> Expr:
+    """A program's own conversion, which may cut: by way of ``INT32`` where an index looks like one."""
+    narrow = e.type == INT64 and t.is_integer and t.bits < 32 and t.kind != "bool"
+    return Cast(Cast(e, INT32) if narrow and as_affine(e) is not None else e, t)
+
+
+def keeps(a: Expr, t: ScalarType) -> bool:
+    """Does a conversion to an integer type keep the numbers that programs count with?"""
+    return t.bits >= 32 or preserves(a.type, t) or (a.type == INT64 and t.kind != "bool")
 
 
 def _quotient(a: Affine | None, c: int, t: ScalarType) -> Affine | None:

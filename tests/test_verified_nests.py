@@ -178,6 +178,13 @@ int kept(int n, int m, const int *restrict a) {
             if (a[j] != 3) st.sum += a[i * m + j];
     return st.sum;
 }""",
+    # what the source cuts to a byte comes again and again; iterators that are short count as others do
+    "cut": """void cut(long n, short m, const float *restrict x, const float *restrict w, float *restrict y) {
+#pragma mdh sizes(n=1000, m=3)
+    for (long j = 0; j < n; j++)
+        for (short k = 0; k < m; k++)
+            y[j * m + k] = x[(signed char)j + 128] * w[k + 1] + x[(unsigned char)(j + k)] * w[k];
+}""",
     # rows that data names, in tiles wider than they are
     "embedded": """void embedded(int n, int m, int k, int r, float O[restrict n][m], const float A[restrict n][k],
               const float B[restrict r][m], const int *restrict id) {
@@ -237,6 +244,12 @@ def test_an_index_behind_a_border_is_taken_apart_as_it_is_meant() -> None:
     (p,) = programs_of(nest.program)
     assert {a.index for a in p.inp.accesses if a.buffer == "d"} == {(i - 1, j - 1)}
     assert check_meaning(nest, trials=4) > 2
+
+
+def test_an_index_that_is_cut_is_computed_and_that_of_a_short_iterator_is_affine() -> None:
+    (p,) = programs_of(nest_of("cut").program)
+    k = Affine.of("k")
+    assert {(a.buffer, a.index) for a in p.inp.accesses} == {("w", (k + 1,)), ("w", (k,))}
 
 
 def test_a_variable_that_branches_set_is_defined_everywhere() -> None:
