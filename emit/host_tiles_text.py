@@ -147,7 +147,7 @@ class HostTilesText:
             stack.enter_context(self.out.block(f"for (long {v} = {start}; {v} < {self.n}; {v} += {width})"))
             if self.tiles.strip is not None:
                 stack.enter_context(self.out.block(self._strips(f"{last} - 1 - {first}", borders)))
-            if self.loop.size.constant != 1:
+            if self.loop.size.constant != 1 or any(q.name == t for p in self.programs for q in p.params):
                 stack.enter_context(self.out.block(f"for (long {t} = {first}; {t} < {last}; {t}++)"))
             at = len(self.out.rows)
             for k, program in enumerate(self.programs):

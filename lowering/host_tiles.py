@@ -27,20 +27,21 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.cost import cost
 from lowering.facts import Facts, row_counts, row_dims
 from lowering.histogram import one_hot
-from lowering.machine import Machine
+from lowering.machine import LINE, Machine
 from lowering.point import Point
 from lowering.programs import places
-from mdh_core.expr import Affine, Expr, Load, as_affine, stmt_exprs, walk
+from mdh_core.expr import Affine, Expr, Load, ScalarType, as_affine, stmt_exprs, walk
 from mdh_core.ir import HostLoop, MdhProgram
 from mdh_core.polytope import project
 
 _INDEPENDENT = 64  # positions of a part in which nothing travels: whole lines that stay in the first cache
+_APART = 16  # bytes of positions to those of arrays where neighbouring ones share lines, which matter little
 _FEWEST = 3  # iterations of a block that are worth two more barriers
 _PARTS = 8  # of one thread, where only some of them have something to do at a time
 _MANY = 16  # iterations of a block that are worth threads where one iteration is not, or more cache misses
@@ -102,8 +103,33 @@ def is_shaped(loop: HostLoop, skew: Skew) -> bool:
     )
 
 
+def lie_apart(programs: Sequence[MdhProgram], skew: Skew, touched: Mapping[str, float]) -> bool:
+    """Whether what neighbouring positions touch lies in lines of its own, but for little.
+
+    ``touched``: the bytes of each array.
+    """
+    together = set[str]()
+    for p, k in zip(programs, skew.dims, strict=True):
+        if k is None:
+            return False
+        d, types = p.hom.dims[k].name, {b.name: b.type for b in p.buffers}
+        places = [(a.buffer, a.index) for a in p.inp.accesses] + [(x.buffer, x.index) for x in p.out.stores]
+        for name, index in places:
+            t = types[name]
+            pitch = abs(index[-1].coefficient(d)) if index else 0
+            if pitch and not (isinstance(t, ScalarType) and pitch * t.size >= LINE):
+                together.add(name)
+    return _APART * sum(touched[b] for b in together) <= sum(touched.values())
+
+
 def usual_tiles(
-    skew: Skew, size: int, each: float, iterations: int, machine: Machine, shaped: bool = False
+    skew: Skew,
+    size: int,
+    each: float,
+    iterations: int,
+    machine: Machine,
+    shaped: bool = False,
+    apart: bool = False,
 ) -> HostTiles | None:
     """Tiles whose positions stay in a cache, or that spare barriers; None: nothing is gained.
 
@@ -113,12 +139,13 @@ def usual_tiles(
     and 20 to 30; measured on jacobi-2d.)
 
     size   positions;  each   bytes that the programs touch per position;  shaped   see ``is_shaped``: then
-    there are several parts for each thread, handed out in turn
+    there are several parts for each thread, handed out in turn;  apart   see ``lie_apart``
     """
     if size < 2 * machine.cores or iterations < 2:
         return None
     if skew.independent:
-        return HostTiles(skew, max(8, min(_INDEPENDENT, size // (2 * machine.cores) // 8 * 8)), None)
+        least = 1 if apart else 8
+        return HostTiles(skew, max(least, min(_INDEPENDENT, size // (2 * machine.cores) // 8 * 8)), None)
     fits = size * each <= machine.l2 // 2
     if fits and size * iterations < _MUCH:
         return None
@@ -183,6 +210,10 @@ def skew_of(loop: HostLoop) -> Skew | None:
     if found is None:
         return None
     programs, cells = found
+    outermost = [next((d.name for d in p.hom.dims_of("cc")), None) for p in programs]
+    skew = None if None in outermost else _skewed(programs, tuple(outermost), cells, loop)
+    if skew is not None and skew.independent:
+        return skew
     for dims in itertools.islice(_choices(programs), _CHOICES):
         skew = _skewed(programs, dims, cells, loop)
         if skew is not None:

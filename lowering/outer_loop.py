@@ -122,7 +122,7 @@ def usual_width(run: Run, own: Sequence[Facts], machine: Machine) -> int:
     ``own``: of each program of the run.
     """
     size = own[0].sizes[run.dims[0]]
-    each = max(1.0, sum(_union(own).values()) / max(1, size))
+    each = max(1.0, sum(union_of(own).values()) / max(1, size))
     if each > machine.l2 / 2:
         return 0
     return min(_WIDEST, max(1, int(machine.l1 / each)), size // (_PARTS * machine.cores))
@@ -135,7 +135,7 @@ def bytes_saved(own: Sequence[Facts], machine: Machine) -> float:
     """
     sure = [f for f in own if not _runs_perhaps(f.program)]
     moved = sum(sum(bytes_of(f).values()) for f in sure)
-    once = sum(_union(sure).values())
+    once = sum(union_of(sure).values())
     return moved - once if once > machine.last else 0.0
 
 
@@ -147,7 +147,8 @@ def _runs_perhaps(program: MdhProgram) -> bool:
     return any(not r.names & dims for r in rows_of(program.hom.domain))
 
 
-def _union(own: Sequence[Facts]) -> dict[str, float]:
+def union_of(own: Sequence[Facts]) -> dict[str, float]:
+    """Of every buffer, the bytes that come from memory if no program reads what another one has read."""
     found: dict[str, float] = {}
     for f in own:
         for name, size in bytes_of(f).items():

@@ -20,9 +20,9 @@ from lowering.affinity import crossing, nearest, shared_otherwise
 from lowering.choice import default_point
 from lowering.cost import estimate, gains_by_constants
 from lowering.facts import facts
-from lowering.host_tiles import STRIP, HostTiles, is_shaped, skew_of, usual_rows, usual_tiles
+from lowering.host_tiles import STRIP, HostTiles, is_shaped, lie_apart, skew_of, usual_rows, usual_tiles
 from lowering.machine import Machine
-from lowering.outer_loop import Run, bytes_saved, in_one_loop, runs_of, usual_width
+from lowering.outer_loop import Run, bytes_saved, in_one_loop, runs_of, union_of, usual_width
 from lowering.parameters import Configuration, to_json
 from lowering.point import Point, configuration_at, is_divided, own_values, round_up, suffix_of, tile_of
 from lowering.space import Space, tuning_space
@@ -294,14 +294,10 @@ class Plan:
                     n[p.hom.dims[k].name]
                     for p, n, k in zip(own, sizes, skew.dims, strict=True) if k is not None
                 ]  # fmt: skip
-                touched: dict[str, float] = {}
-                for p, n in zip(own, sizes, strict=True):
-                    for b, size in bytes_of(facts(p, n)).items():
-                        touched[b] = max(touched.get(b, 0.0), size)
+                touched = union_of([facts(p, n) for p, n in zip(own, sizes, strict=True)])
                 each = sum(touched.values()) / max(1, *cut)
-                tiles = usual_tiles(
-                    skew, max(cut), each, times, self.machine, is_shaped(loop, skew)
-                )
+                shaped, apart = is_shaped(loop, skew), lie_apart(own, skew, touched)
+                tiles = usual_tiles(skew, max(cut), each, times, self.machine, shaped, apart)
             found.append(tiles)
         return found
 
@@ -550,13 +546,14 @@ def planned(
     stated: bool = False,
 ) -> Plan:
     """A plan for values of the integer parameters: host loops in blocks where that pays at these."""
-    lifted, fusions = formed_for(lifted, params)
+    machine = known_machine()
+    lifted, fusions = formed_for(lifted, params, machine)
     steps = lifted.program
     sizes = iterations.sizes_at(steps, params)
     for f in fusions:
         first = tuple(programs_of(steps)).index(neighbours(steps, f)[0])
         sizes += iterations.sizes_at(fused(steps, f), params)[first : first + 1]
-    return Plan(lifted, known_machine(), params, sizes, lines, macros, fusions, stated=stated)
+    return Plan(lifted, machine, params, sizes, lines, macros, fusions, stated=stated)
 
 
 def kernel_name(function: str, label: str) -> str:
