@@ -142,7 +142,8 @@ class HostTilesText:
         if self.team:
             self.out.add(f"#pragma omp for schedule({schedule})")
         else:
-            self.out.add(f"#pragma omp parallel for schedule({schedule}) if ({self._enough()})")
+            iterations = last if self.tiles.steps is None else ""
+            self.out.add(f"#pragma omp parallel for schedule({schedule}) if ({self._enough(iterations)})")
         with ExitStack() as stack:
             stack.enter_context(self.out.block(f"for (long {v} = {start}; {v} < {self.n}; {v} += {width})"))
             if self.tiles.strip is not None:
@@ -158,24 +159,27 @@ class HostTilesText:
     def _strips(self, iterations: str, borders: bool) -> str:
         """The head of the loop over a part's strips, or over a border's; ``iterations`` behind the first."""
         skew, v, stop = self.tiles.skew, self.position, self.names.new(f"{self.position}_stop")
-        ahead = _sum(max(skew.upper), _times(skew.slopes[1], f"({iterations})"))
         if borders:
             both = _sum(
                 max(skew.lower) + max(skew.upper), _times(sum(skew.slopes), f"({iterations})")
             )
             self.out.add(f"const long {stop} = {v}{_plus(both)};")
         else:
+            ahead = _sum(max(skew.upper), _times(skew.slopes[1], f"({iterations})"))
             next_one = f"{v} + {self.tiles.width}"
             self.out.add(f"const long {stop} = {next_one} < {self.n} ? {next_one} : {self.n}{_plus(ahead)};")
         self.strip = self.names.new(f"{self.position}_strip")
         return f"for (long {self.strip} = {v}; {self.strip} < {stop}; {self.strip} += {self.tiles.strip})"
 
-    def _enough(self) -> str:
-        """When threads share the parts: there are several, and much to do in a single iteration."""
+    def _enough(self, iterations: str) -> str:
+        """When threads share the parts: there are several, and much to do in all iterations, if told."""
         several = f"{self.n} > {self.tiles.width}"
-        if self.loop.size.constant != 1:
+        if not iterations:
             return several
-        works = ("*".join(f"(double){size_name(d.name)}" for d in p.hom.dims) for p in self.programs)
+        own = [] if self.loop.size.constant == 1 else [f"(double){_atom(iterations)}"]
+        works = (
+            "*".join([*own, *(f"(double){size_name(d.name)}" for d in p.hom.dims)]) for p in self.programs
+        )
         much = " || ".join(f"{work} > {PARALLEL_WORK}" for work in dict.fromkeys(works))
         return f"{several} && ({much})" if " || " in much else f"{several} && {much}"
 
@@ -226,6 +230,10 @@ class HostTilesText:
         """``start + slope*(t - zero)``; empty where it is 0."""
         t = self.loop.iterator
         return _sum(start, _times(slope, t if zero == "0" else f"({t} - {zero})"))
+
+
+def _atom(text: str) -> str:
+    return f"({text})" if " " in text else text
 
 
 def _times(slope: int, past: str) -> str:

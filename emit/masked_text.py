@@ -58,7 +58,7 @@ class MaskedText:
 
     def __init__(
         self, printer: VectorPrinter, out: Lines, counter: str, most: int, own: Collection[str],
-        shared: Collection[str] = (),
+        shared: Collection[str],
     ) -> None:  # fmt: skip
         self.printer, self.out, self.own, self.shared = printer, out, own, shared
         self.vectors, self.names = printer.vectors, printer.context.names
