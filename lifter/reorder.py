@@ -800,12 +800,14 @@ def as_scalar(loop: Loop, innermost: bool) -> Loop | None:
 
     changed = False
 
-    def one(body: Sequence[NestStmt], top: bool) -> Body:
+    def one(body: Sequence[NestStmt | Stmt], top: bool) -> Body:
         nonlocal changed
         out: list[NestStmt] = []
         for s in body:
-            if not isinstance(s, Loop):
-                out.append(s)
+            if isinstance(s, If):
+                out.append(replace(s, then=one(s.then, False), other=one(s.other, False)))  # type: ignore[arg-type] # loops in it
+            elif not isinstance(s, Loop):
+                out.append(s)  # type: ignore[arg-type] # no return: loops have none
             elif not top and not assigned_buffers(s.body) and not (innermost and any(map(has_loop, s.body))):
                 out += [t for t in without_loops((s,)) if not isinstance(t, Return)]
                 changed = True

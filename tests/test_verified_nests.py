@@ -78,6 +78,21 @@ NESTS = {
         for (int k = p[i]; k < p[i + 1]; k++)
             for (int j = 0; j < m; j++) y[i * m + j] += v[k] * x[col[k] * m + j];
 }""",
+    # sparse rows only where data say so
+    "active": """void active(int n, int m, const int *restrict p, const int *restrict col, const float *restrict v,
+            const float *restrict x, const float *restrict w, float *restrict y) {
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < m; j++) {
+            float s = 0, t = w[i * m + j];
+            if (t > 0) {
+                for (int k = p[i]; k < p[i + 1]; k++) s += v[k] * x[col[k] * m + j];
+                t = s > t ? s : t;
+            } else if (t < 0)
+                for (int k = p[i]; k < p[i + 1]; k++) t = v[k] < t ? v[k] : t;
+            y[i * m + j] = s - 2 * t;
+        }
+}""",
     # data is added to where a row begins
     "in_a_row": """void in_a_row(int n, int c, const float *restrict x, const int *restrict label, float *restrict y) {
 #pragma mdh
