@@ -433,10 +433,10 @@ def _results(nest: Nest) -> str:
         return "parts"
     if not revisited:
         return "direct"
-    return "in place" if _can_stay_in_place(program) else "parts"
+    return "in place" if can_stay_in_place(program) else "parts"
 
 
-def _can_stay_in_place(program: MdhProgram) -> bool:
+def can_stay_in_place(program: MdhProgram) -> bool:
     """Whether every component is stored as it is in a cell of its own that nothing else reads."""
     written = {s.buffer for s in program.out.stores}
     stored = [s.plain for s in program.out.stores]

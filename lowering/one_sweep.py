@@ -32,6 +32,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lowering.host_tiles import skew_in
+from lowering.lower import can_stay_in_place
 from lowering.programs import fresh, with_iterators, with_values
 from mdh_core.combine import CC, CombineFunction
 from mdh_core.expr import Affine, Constraint, Load, Operand, Result, ScalarType, affine_expr, walk
@@ -118,6 +119,8 @@ def _rows(p: MdhProgram, shared: str) -> str | None:
         return None
     if p.op(d.name).kind == "pw" and not _may_be_parted(p):
         return None
+    if p.hom.function is not None and len(p.component_types) > 1 and p.op(d.name).kind == "cc":
+        return d.name if can_stay_in_place(p) else None  # ways would need memory of their own for it
     return d.name
 
 

@@ -12,7 +12,7 @@ one side (``exact``), as in nearly every loop nest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from mdh_core.expr import Affine, Constraint
 
@@ -43,7 +43,8 @@ def project(rows: Iterable[Affine], names: Iterable[str]) -> tuple[list[Affine],
     (['j', '-j + n - 1'], True)
     """
     left, exact = _distinct(rows), True
-    open_names = [n for n in names if any(r.coefficient(n) for r in left)]
+    in_order = sorted(names) if isinstance(names, Set) else names  # what is left depends on it
+    open_names = [n for n in in_order if any(r.coefficient(n) for r in left)]
     while open_names:
         name = min(open_names, key=lambda n: _pairs(left, n))
         open_names.remove(name)

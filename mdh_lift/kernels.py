@@ -21,6 +21,7 @@ from lowering.choice import default_point
 from lowering.cost import estimate, gains_by_constants
 from lowering.facts import facts
 from lowering.host_tiles import STRIP, HostTiles, is_shaped, lie_apart, skew_of, usual_rows, usual_tiles
+from lowering.lower import can_stay_in_place
 from lowering.machine import Machine
 from lowering.outer_loop import Run, bytes_saved, in_one_loop, runs_of, union_of, usual_width
 from lowering.parameters import Configuration, to_json
@@ -50,6 +51,7 @@ _FINER = 12  # times as many blocks of sizes that change
 _THREADS_PAY = 8192  # points from which on a program that runs often should begin a parallel region
 _SOME = 8  # positions of a part to try where the model sees no gain
 _OUTER_PAYS = 0.1  # share of the time that one loop for neighbours has to save in traffic
+_WHOLE = ("block", "visit")  # parameters of a reduced dimension that are 0 where it is one block
 _SHORT = 2.5e-5  # seconds of a program below which a region for each run costs more than a few percent
 
 
@@ -147,6 +149,7 @@ class Plan:
                 point |= {f"width_{k}": tiles.width, f"steps_{k}": tiles.steps or 0}
                 point[f"strip_{k}"] = tiles.strip or 0
                 point |= plan._rows_of_cut(k, tiles, numbers, point)
+                point |= plan._without_memory(k, tiles, numbers, point)
         point |= plan._usual_outer(self.formed(point)[1], numbers)
         return point | plan._usual_regions(self.formed(point)[1])
 
@@ -279,6 +282,22 @@ class Plan:
                 sizes = self.sizes[next(k for k, x in enumerate(self.programs) if x is p)]
                 if name in point:
                     found[name] = usual_rows(facts(p, {**sizes, d: tiles.width}), self.machine, tiles, d, own)
+        return found
+
+    def _without_memory(self, k: int, tiles: HostTiles, numbers: Sequence[int], point: Point) -> Point:
+        """Reductions as a whole where their cells cannot hold what is unfinished, and nothing travels.
+
+        Programs that need memory of their own are in no tiles, and these are why the loop is as it is.
+        ``numbers``: for the programs in the order of the text.
+        """
+        loop = [x for x, _ in iterations.host_loops(self.lifted.program, self.params)][k]
+        number = {id(p): n for p, n in zip(self.programs, numbers, strict=True)}
+        found: Point = {}
+        for p in loop.body if tiles.skew.independent else ():
+            if isinstance(p, MdhProgram) and p.hom.dims_of("pw") and not can_stay_in_place(p):
+                names = (f"{x}_{d.name}" for d in p.hom.dims_of("pw") for x in _WHOLE)
+                own = (name + suffix_of(number[id(p)]) for name in names)
+                found |= {name: 0 for name in own if name in point}
         return found
 
     def _usual_host_tiles(self) -> list[HostTiles | None]:

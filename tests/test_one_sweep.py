@@ -13,9 +13,10 @@ from lifter.lift import LiftedNest
 from lowering.host_tiles import skew_of
 from lowering.machine import GENERIC
 from lowering.one_sweep import Sweep, one_sweep, sweeps_of
-from mdh_core.expr import DOUBLE
+from mdh_core.expr import DOUBLE, Affine
 from mdh_core.interpreter import BufferValue
 from mdh_core.ir import HostLoop, MdhProgram, programs_of
+from mdh_core.polytope import project
 from mdh_core.rules import verify
 from mdh_lift import iterations
 from mdh_lift.forms import formed_for
@@ -68,6 +69,12 @@ APART = {
     + TRANSPOSED.replace("s[j] = 0", "s[j] = B[0][0]"),
     "rows that are not the same": ROWS + TRANSPOSED.replace("A[i]", "A[n - 1 - i]"),
     "a row behind": "for (int i = 1; i < n; i++) q[i] = A[i][0]; for (int i = 1; i < n; i++) e[0] += A[i][1]*q[i - 1];",
+    "a place in each row": """for (int i = 0; i < n; i++) {
+            double most = A[i][0];
+            int at = 0;
+            for (int j = 1; j < m; j++) if (A[i][j] > most) { most = A[i][j]; at = j; }
+            q[i] = at;
+        }""" + TRANSPOSED,
     "columns": PRODUCT.replace("A[i][j]*p[j]", "A[i][j]") + "for (int i = 0; i < n; i++) s[i] += q[i];",
 }
 
@@ -191,6 +198,28 @@ def test_when_it_is_taken() -> None:
         + TRANSPOSED
     )
     assert loops(2000, 2000, cubic) == 0, "memory does not end a product"
+
+
+def test_rows_with_an_epilogue_are_computed_in_one_go() -> None:
+    """Their cells cannot hold what is unfinished, and a program that needs memory is in no tiles."""
+    nest = nest_of(PRODUCT.replace("q[i] += A[i][j]*p[j];", "q[i] += A[i][j]*p[j]; q[i] = 2*q[i] + r[i];") + TRANSPOSED)
+    plan = planned(nest, {"n": 3000, "m": 2000})
+    text = plan.kernel(plan.default).text
+    assert "MDH_MEMORY((8*m" in text and text.count("(double *)MDH_MEMORY") == 1, text
+    assert text.index("omp parallel for schedule(static, 1)") < text.index("for (long i_block = 0;")
+
+
+def test_what_is_left_does_not_depend_on_the_order_of_names() -> None:
+    """Names come as sets, which Python orders differently from run to run; kernels must not."""
+    rng = random.Random(1)
+    names = ["row", "way", "block", "to", "from", "size", "a", "b", "n"]
+    for _ in range(200):
+        rows = [
+            sum((Affine.of(x, rng.choice((-3, -1, 1, 2))) for x in rng.sample(names, 3)), Affine.number(rng.randint(0, 9)))
+            for _ in range(7)
+        ]
+        some = rng.sample(names, 4)
+        assert project(rows, set(some)) == project(rows, sorted(some))
 
 
 def test_reductions_that_are_one_are_in_a_sweep_with_rows() -> None:
