@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product, takewhile
 
-from lifter.decided import decided
 from lifter.loop_nest import Loop, NestStmt
 from lifter.normalise import Axis, NormalNest, assigned_buffers, assigned_scalars
 from lifter.order import (
@@ -627,6 +626,8 @@ def split(loop: Loop, normal: NormalNest, names: Names) -> Body | None:
 
     before   for j: P[j] = f(P[j], P[k])
     after    for j: if (j < k) …;   if (0 <= k < n) P[k] = …;   for j: if (j > k) …
+
+    Conditions that hold everywhere in a piece, or nowhere, are still there.
     """
     at: dict[str, Affine] = {}
     found = leaves_of(normal.body)
@@ -646,7 +647,7 @@ def split(loop: Loop, normal: NormalNest, names: Names) -> Body | None:
         return None
     types = {x.iterator: x.type for x in loops_in((loop,))}
     out = _split((loop,), at, normal, names, types)
-    return None if out == (loop,) else decided(out, normal.context)
+    return None if out == (loop,) else out
 
 
 def _plane(written: Affine, read: Affine, axes: Sequence[Axis]) -> tuple[str, Affine] | None:

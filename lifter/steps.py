@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from lifter.decided import decided
 from lifter.flat import flat_programs, scalar_types
 from lifter.interchange import memory_loops_inwards
 from lifter.loop_nest import Loop, LoopNest, NestStmt, OuterScalar
@@ -543,7 +544,11 @@ class _Steps:
         if place.splits >= MAX_SPLITS or not place.hosts:
             return None
         pieces = split(s, normal, self.names)
-        if pieces is None or sum(not isinstance(x, Declare) for x in leaves(pieces)) > MAX_PIECES:
+        if pieces is None:
+            return None
+        self.work += sum(1 for e in tree_exprs(pieces) for _ in walk(e))  # conditions are decided in all
+        pieces = decided(pieces, normal.context)
+        if sum(not isinstance(x, Declare) for x in leaves(pieces)) > MAX_PIECES:
             return None
         self.types |= {d.name: d.type for d in declarations(pieces)}
         steps = self.block(pieces, replace(place, splits=place.splits + 1))
