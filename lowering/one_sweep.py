@@ -268,14 +268,14 @@ def _function(p: MdhProgram) -> CombineFunction:
     return f
 
 
-def _of_cells(p: MdhProgram, first: Dim, names: _Names) -> tuple[tuple[Dim, ...], tuple[Affine, ...]]:
+def _of_cells(p: MdhProgram, names: _Names) -> tuple[tuple[Dim, ...], tuple[Affine, ...]]:
     """The cells of a reduction, once for each way."""
-    dims = (first, *p.hom.dims_of("cc"))
+    dims = (Dim(names.way, Size(Affine.number(names.ways))), *p.hom.dims_of("cc"))
     return dims, tuple(Affine.of(d.name) for d in dims)
 
 
 def _starts(p: MdhProgram, parts: Sequence[Buffer], names: _Names) -> MdhProgram:
-    dims, index = _of_cells(p, Dim(names.way, Size(Affine.number(names.ways))), names)
+    dims, index = _of_cells(p, names)
     identity = _function(p).identity or ()
     stores = tuple(
         Store(b.name, index, Result(c, t))
@@ -292,7 +292,7 @@ def _starts(p: MdhProgram, parts: Sequence[Buffer], names: _Names) -> MdhProgram
 
 
 def _partial(here: MdhProgram, p: MdhProgram, parts: Sequence[Buffer], names: _Names) -> MdhProgram:
-    _, index = _of_cells(p, Dim(names.way, Size(Affine.number(names.ways))), names)
+    _, index = _of_cells(p, names)
     places = tuple(affine_expr(x) for x in index)
     types = [t for t in p.component_types if isinstance(t, ScalarType)]
     initial = tuple(Load(b.name, places, t) for b, t in zip(parts, types, strict=True))
@@ -304,8 +304,7 @@ def _partial(here: MdhProgram, p: MdhProgram, parts: Sequence[Buffer], names: _N
 
 def _joined(p: MdhProgram, d: str, parts: Sequence[Buffer], names: _Names) -> MdhProgram:
     """Of ways that have rows: cells that keep what they hold where there are none are not touched then."""
-    way = Dim(names.way, Size(Affine.number(names.ways)))
-    cells, index = _of_cells(p, way, names)
+    cells, index = _of_cells(p, names)
     op = next(op for op in p.hom.combine if op.kind == "pw")
     reduced = {x.name for x in p.hom.dims_of("pw")}
     some = [p.dim(d).size.span - 1 - Affine.of(names.way, names.rows)]
