@@ -88,7 +88,7 @@ class Facts:
     @property
     def lane_bytes(self) -> int:
         """Bytes of one lane of a vector."""
-        return lane_function(self.in_lanes).size
+        return _lane_bytes(self)
 
     @property
     def in_lanes(self) -> MdhProgram:
@@ -107,10 +107,11 @@ def once(
 
     @functools.wraps(function)
     def remembered(f: Facts, /, *args: _Given.args, **named: _Given.kwargs) -> _Found:
-        key = (function, *args, *named.items())
-        if key not in f.known:
-            f.known[key] = function(f, *args, **named)
-        found: _Found = f.known[key]
+        key = (function, *args, *named.items()) if args or named else function
+        try:
+            found: _Found = f.known[key]
+        except KeyError:
+            found = f.known[key] = function(f, *args, **named)
         return found
 
     return remembered
@@ -119,6 +120,11 @@ def once(
 @once
 def _in_lanes(f: Facts) -> MdhProgram:
     return in_lanes(f.program)
+
+
+@once
+def _lane_bytes(f: Facts) -> int:
+    return lane_function(in_lanes(f.program)).size
 
 
 @once

@@ -138,6 +138,10 @@ class Machine:
     own_l2: float = 1.0
     model: SystemModel = OPENMP_REG_SIMD
 
+    def __hash__(self) -> int:
+        """Of a few fields: it is a part of the key of whatever the cost model remembers."""
+        return hash((self.name, self.cores, self.vector_bytes, self.bandwidth))
+
     def bandwidth_of(self, cores: float) -> float:
         """Bytes per second that so many cores at work have from memory."""
         return min(self.bandwidth, cores * self.core_bandwidth)

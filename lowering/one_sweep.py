@@ -175,14 +175,16 @@ def _contributions(p: MdhProgram, d: str, used: set[str]) -> MdhProgram:
     arrays = _arrays(p, d, p.dim(d).size.span, used)
     index = tuple(Affine.of(x) for x in (d, *_cells(p)))
     combine = tuple(CC if x.name == d else op for x, op in zip(p.hom.dims, p.hom.combine, strict=True))
-    stores = tuple(
-        Store(b.name, index, Result(c, t))
-        for c, (b, t) in enumerate(zip(arrays, p.component_types, strict=True))
-    )
-    out = OutputView(tuple(None for _ in stores), stores)
+    out = OutputView(tuple(None for _ in arrays), _results(p, arrays, index))
     return replace(
         p, buffers=(*p.buffers, *arrays), hom=replace(p.hom, combine=combine), out=out
     )
+
+
+def _results(p: MdhProgram, arrays: Sequence[Buffer], index: tuple[Affine, ...]) -> tuple[Store, ...]:
+    """Each component of a reduction in a cell of its own array."""
+    pairs = enumerate(zip(arrays, p.component_types, strict=True))
+    return tuple(Store(b.name, index, Result(c, t)) for c, (b, t) in pairs)
 
 
 def _cells(p: MdhProgram) -> list[str]:
@@ -277,16 +279,12 @@ def _of_cells(p: MdhProgram, names: _Names) -> tuple[tuple[Dim, ...], tuple[Affi
 def _starts(p: MdhProgram, parts: Sequence[Buffer], names: _Names) -> MdhProgram:
     dims, index = _of_cells(p, names)
     identity = _function(p).identity or ()
-    stores = tuple(
-        Store(b.name, index, Result(c, t))
-        for c, (b, t) in enumerate(zip(parts, p.component_types, strict=True))
-    )
     return replace(
         p,
         buffers=tuple(parts),
         inp=InputView(()),
         hom=MdHom(dims, ScalarFunction(tuple(identity)), tuple(CC for _ in dims)),
-        out=OutputView(tuple(None for _ in stores), stores),
+        out=OutputView(tuple(None for _ in parts), _results(p, parts, index)),
         functions=(),
     )
 
@@ -296,10 +294,8 @@ def _partial(here: MdhProgram, p: MdhProgram, parts: Sequence[Buffer], names: _N
     places = tuple(affine_expr(x) for x in index)
     types = [t for t in p.component_types if isinstance(t, ScalarType)]
     initial = tuple(Load(b.name, places, t) for b, t in zip(parts, types, strict=True))
-    stores = tuple(
-        Store(b.name, index, Result(c, t)) for c, (b, t) in enumerate(zip(parts, types, strict=True))
-    )
-    return replace(here, buffers=(*here.buffers, *parts), out=OutputView(initial, stores))
+    out = OutputView(initial, _results(p, parts, index))
+    return replace(here, buffers=(*here.buffers, *parts), out=out)
 
 
 def _joined(p: MdhProgram, d: str, parts: Sequence[Buffer], names: _Names) -> MdhProgram:

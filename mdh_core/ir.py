@@ -197,6 +197,11 @@ class MdhProgram:
     assumptions: tuple[Affine, ...] = ()  # over the parameters; each must be >= 0 at run time
     span: Span = field(default=NO_SPAN, compare=False, repr=False)
 
+    def __hash__(self) -> int:
+        """Of what tells most programs apart: they are large, and what is known of each is remembered."""
+        accesses = tuple([a.buffer for a in self.inp.accesses])
+        return hash((self.name, len(self.hom.dims), len(self.hom.scalar.body), accesses, self.fp))
+
     def buffer(self, name: str) -> Buffer:
         return next(b for b in self.buffers if b.name == name)
 

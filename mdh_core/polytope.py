@@ -12,6 +12,7 @@ one side (``exact``), as in nearly every loop nest.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 
 from mdh_core.expr import Affine, Constraint
@@ -46,33 +47,41 @@ def project(rows: Iterable[Affine], names: Iterable[str]) -> tuple[list[Affine],
     in_order = sorted(names) if isinstance(names, Set) else names  # what is left depends on it
     open_names = [n for n in in_order if any(r.coefficient(n) for r in left)]
     while open_names:
-        name = min(open_names, key=lambda n: _pairs(left, n))
+        more = _rows_more(left)
+        name = min(open_names, key=lambda n: more.get(n, 0))
         open_names.remove(name)
-        lower = [r for r in left if r.coefficient(name) > 0]
-        upper = [r for r in left if r.coefficient(name) < 0]
-        ones = all(r.coefficient(name) == 1 for r in lower) or all(r.coefficient(name) == -1 for r in upper)
-        exact = exact and ones
-        joined = [a * -b.coefficient(name) + b * a.coefficient(name) for a in lower for b in upper]
-        left = _distinct([*(r for r in left if not r.coefficient(name)), *joined])
+        free: list[Affine] = []
+        lower: list[tuple[Affine, int]] = []
+        upper: list[tuple[Affine, int]] = []
+        for r in left:
+            c = r.coefficient(name)
+            if c:
+                (lower if c > 0 else upper).append((r, c))
+            else:
+                free.append(r)
+        exact = exact and (all(c == 1 for _, c in lower) or all(c == -1 for _, c in upper))
+        left = _distinct([*free, *(a * -n + b * m for a, m in lower for b, n in upper)])
     return left, exact
 
 
-def _pairs(rows: list[Affine], name: str) -> int:
-    lower = sum(r.coefficient(name) > 0 for r in rows)
-    upper = sum(r.coefficient(name) < 0 for r in rows)
-    return lower * upper - lower - upper
+def _rows_more(rows: list[Affine]) -> dict[str, int]:
+    """How many rows there are more, for each name, without it."""
+    lower = Counter(n for r in rows for n, c in r.terms if c > 0)
+    upper = Counter(n for r in rows for n, c in r.terms if c < 0)
+    return {n: lower[n] * upper[n] - lower[n] - upper[n] for n in lower | upper}
 
 
 def _distinct(rows: Iterable[Affine]) -> list[Affine]:
     """Reduced rows, of several with one linear part the tightest; rows that always hold are left out."""
     tightest: dict[tuple[tuple[str, int], ...], int] = {}
     for row in rows:
-        divisor = math.gcd(*(c for _, c in row.terms))
-        if divisor:
-            row = Affine(tuple((n, c // divisor) for n, c in row.terms), row.const // divisor)
-        elif row.const >= 0:
+        terms, const = row.terms, row.const
+        divisor = math.gcd(*[c for _, c in terms])
+        if divisor > 1:
+            terms, const = tuple([(n, c // divisor) for n, c in terms]), const // divisor
+        elif not divisor and const >= 0:
             continue
-        tightest[row.terms] = min(row.const, tightest.get(row.terms, row.const))
+        tightest[terms] = min(const, tightest.get(terms, const))
     return [Affine(terms, const) for terms, const in tightest.items()]
 
 
