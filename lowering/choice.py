@@ -171,8 +171,14 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
     found = sorted(dict.fromkeys(found), key=quickly)[:192]
     likely = found[:48]  # whose memory may be slow only as what is read one by one is not copied yet
 
+    @functools.cache
+    def cost_of(values: tuple[tuple[str, int | str], ...], even: bool) -> float:
+        return cost(f, machine, dict(values), even)
+
     def best(seeds: Sequence[_Seed], count: int, even: bool = True) -> list[_Seed]:
-        return sorted(dict.fromkeys(seeds), key=lambda x: cost(f, machine, made(x), even))[:count]
+        """Seeds differ more often than the points that are made from them."""
+        found = dict.fromkeys(seeds)
+        return sorted(found, key=lambda x: cost_of(tuple(made(x).items()), even))[:count]
 
     found = best(found, 24)
     orders = range(min(math.factorial(len(f.cc)), 6))
