@@ -134,6 +134,8 @@ class Statements:
         self.temporaries -= {s.name for s in nest.scalars if s.live_after}
         live = frozenset(s.name for s in nest.scalars if s.live_after)
         whole = taken_apart(instances(nest), list(programs_of(steps)))
+        tested = (a for p in programs_of(steps) for a in p.assumptions if a.names <= self.params)
+        self.known = [at_least(a) for a in dict.fromkeys(tested)]  # where the steps run at all
         found, self.webs = renamed(whole, live)
         kept = {n for n in self.temporaries if n not in {s.name for s in nest.scalars}}
         arrays = {b.name for b in nest.buffers if any(stands_for(n, b.name) for n in kept)}

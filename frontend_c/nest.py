@@ -33,7 +33,7 @@ from frontend_c.loops import HELP, Head, head, leaves, leaves_after_all, uncast,
 from frontend_c.members import assigned_members, cell, member, pointer_reachable, reachable
 from frontend_c.parsing import Node, c_ast, first_token, walk_nodes
 from frontend_c.scopes import Surroundings, Variable, dead_after, enumerator_value
-from frontend_c.statements import Names, Out, Statements, assigned_names, assigned_outside
+from frontend_c.statements import Names, Out, Statements, assigned_names, assigned_outside, jump
 from frontend_c.tracking import (
     At,
     Known,
@@ -54,7 +54,7 @@ from frontend_c.trees import (
     used_names,
     walks_memory,
 )
-from lifter.loop_nest import Loop, NestStmt, OuterScalar
+from lifter.loop_nest import Loop, NestStmt, OuterScalar, quotient_facts
 from lifter.trees import declarations
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
@@ -126,6 +126,7 @@ class NestReader(Statements):
         self.tracker = Tracker(self, counters(nest), dict(given_up))
         self.open: dict[str, Range] = {}  # loops around what is read now, by iterator
         self.guards: dict[str, Affine] = {}  # conditions that the generated code is to test
+        self.facts: list[Affine] = []  # of quotients, not negative; tested, too
         self.nest = nest
         self.types.type_of = self._type_of
         self.assigned_members = assigned_members(nest)
@@ -505,7 +506,7 @@ class NestReader(Statements):
     # ------------------------------------------------------------------ statements
 
     def return_(self, node: Node) -> list[Out]:
-        raise refuse("MDH205", "`return` inside a nest", self.context.head(node))
+        raise jump("return", self.context.head(node))
 
     def declare(self, node: Node) -> list[Out]:
         """An iterator declared ahead of its loop leaves its plain name to the loop."""
@@ -641,7 +642,26 @@ class NestReader(Statements):
                 raise refuse(
                     "MDH202", f"bound depends on `{n.name}`, which the nest changes", self.span(node)
                 )
-        return self.extents.hoist(e, bound=True)
+        return self.extents.hoist(rewrite(e, self._part), bound=True)
+
+    def _part(self, e: Expr) -> Expr | None:
+        """A part of a size in a bound, as ``n / 2`` and ``n >> 1``, has a parameter of its own."""
+        match e:
+            case Binary(op="/", a=a, b=Const(value=int(divisor))) if divisor > 1:
+                pass
+            case Binary(op=">>", a=a, b=Const(value=int(places))) if 0 < places < 31:
+                divisor = 1 << places
+            case _:
+                return None
+        whole = as_affine(a)
+        outer = {b.name for b in self.outer.values()}
+        if whole is None or not whole.names or not whole.names <= outer or not self.invariant(e):
+            return None
+        part = self.extents.hoist(e)
+        quotient = as_affine(part)
+        assert quotient is not None
+        self.facts += quotient_facts(whole, quotient, divisor)
+        return part
 
     def _written_names(self) -> list[Binding]:
         """Variables from outside that are assigned somewhere in the nest, not only as iterators."""
@@ -939,7 +959,7 @@ class NestReader(Statements):
             if _is_buffer(b) and b.name and (b.name in loaded or b.source not in self.assigned)
         )  # fmt: skip
         nest = drop_unused(nest)
-        used = used_names(nest, buffers) | {n for a in self.guards.values() for n in a.names}
+        used = used_names(nest, buffers) | {n for a in (*self.guards.values(), *self.facts) for n in a.names}
         params: list[Param] = []
         scalars: list[OuterScalar] = []
         for b in self.outer.values():

@@ -300,6 +300,7 @@ class _One:
             self.file.functions.closure([*reader.called, *named]), directive, self.file.source.path,
             self.span, NO_SPAN if self.found.word in ("", "scop") else self.found.span, self._function_span(),
             self.found.end >= 0, self._remarks(first, last), roots(reader),
+            facts=tuple(dict.fromkeys(reader.facts)),
         )  # fmt: skip
 
     def _of_assumptions(self, reader: NestReader, nest: Node, known: set[str]) -> list[Param]:

@@ -22,7 +22,7 @@ from frontend_c.c_types import Array, CType, Other, Pointer, Value
 from frontend_c.expressions import Binding, Context, Expressions, Place
 from frontend_c.parsing import Node, c_ast, first_token, walk_nodes
 from lifter.loop_nest import Loop, NestStmt
-from mdh_core.diagnostics import Diagnostic, Refusal, refuse
+from mdh_core.diagnostics import Diagnostic, Refusal, early_exit, refuse
 from mdh_core.expr import (
     INT32,
     Assign,
@@ -39,6 +39,7 @@ from mdh_core.expr import (
     Var,
     While,
 )  # fmt: skip
+from mdh_core.source import Span
 
 Out = NestStmt | Return
 
@@ -133,7 +134,7 @@ class Statements(Expressions):
             result: list[Out] = method(node)
             return result
         if (word := _JUMPS.get(type(node).__name__)) is not None:
-            raise refuse("MDH205", f"`{word}` inside a nest", self.context.head(node))
+            raise jump(word, self.context.head(node))
         if isinstance(node, c_ast.Typedef):
             raise self.unsupported("a typedef", node)
         self.convert(node)  # an expression without effect
@@ -327,12 +328,17 @@ class Statements(Expressions):
     def _innermost(self, node: Node, word: str) -> Jumps:
         jumps = self.jumps[-1] if self.jumps else None
         if jumps is None:
-            raise refuse("MDH205", f"`{word}` inside a nest", self.context.head(node))
+            raise jump(word, self.context.head(node))
         jumps.count += 1
         return jumps
 
 
 _JUMPS = {"Goto": "goto", "Switch": "switch", "Label": "label", "Case": "case", "Default": "default"}
+
+
+def jump(word: str, span: Span) -> Refusal:
+    """MDH205."""
+    return early_exit(word, span, "if (… && i < at) at = i;", "if (…) found = 1;")
 
 
 def _not(flag: str) -> Expr:

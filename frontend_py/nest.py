@@ -18,8 +18,8 @@ from frontend_py.flow import assigned_in, flow, names_in, read_in, stored
 from frontend_py.functions import Functions, user_call
 from frontend_py.kinds import Array, Kind, Scalar
 from frontend_py.operators import Val
-from frontend_py.statements import RESERVED, Binding, Names, Out, Statements, Types, c_name
-from lifter.loop_nest import Loop, NestStmt, OuterScalar
+from frontend_py.statements import RESERVED, Binding, Names, Out, Statements, Types, c_name, jump
+from lifter.loop_nest import Loop, NestStmt, OuterScalar, quotient_facts
 from lifter.trees import mentioned
 from mdh_core.diagnostics import refuse
 from mdh_core.expr import (
@@ -47,6 +47,7 @@ from mdh_core.expr import (
     While,
     as_affine,
     map_children,
+    rewrite,
     walk,
 )
 from mdh_core.ir import Buffer, Param
@@ -187,6 +188,7 @@ class NestReader(Statements):
         self.called: dict[str, None] = {}
         self.outers: dict[str, Outer] = {}
         self.extents = Extents(self)
+        self.facts: list[Affine] = []  # of quotients, not negative
         self.assigned = assigned_in(whole.loops)
         self.counters = _declared_counters(whole, scope)
         self.assigned -= set(self.counters)
@@ -380,7 +382,7 @@ class NestReader(Statements):
     # ------------------------------------------------------------------ statements
 
     def return_(self, node: ast.Return) -> list[Out]:
-        raise refuse("MDH205", "`return` inside a nest", self.file.head(node))
+        raise jump("return", self.file.head(node))
 
     def while_loop(self, s: ast.While) -> list[Out]:
         if not self.depth:
@@ -427,7 +429,28 @@ class NestReader(Statements):
                 raise refuse(
                     "MDH202", f"bound depends on `{n.name}`, which the nest changes", self.span(node)
                 )
-        return self.extents.hoist(v.expr)
+        return self.extents.hoist(rewrite(v.expr, self._part))
+
+    def _part(self, e: Expr) -> Expr | None:
+        """A part of a size in a bound, as ``n // 2`` and ``n >> 1``, has a parameter of its own."""
+        match e:
+            case Select(
+                then=Binary(op="-", a=down), other=Binary(op="/", a=a, b=Const(value=int(divisor))) as up
+            ) if down == up and divisor > 1:  # as ``//`` rounds
+                pass
+            case Binary(op=">>", a=a, b=Const(value=int(places))) if 0 < places < 31:
+                divisor = 1 << places
+            case _:
+                return None
+        whole = as_affine(a)
+        outer = {b.name for b in self.outers.values()} | set(self.extents.sources)
+        if whole is None or not whole.names or not whole.names <= outer or not self.invariant(e):
+            return None
+        part = self.extents.hoist(e)
+        quotient = as_affine(part)
+        assert quotient is not None
+        self.facts += quotient_facts(whole, quotient, divisor)
+        return part
 
     def note_view(self, val: Val, node: ast.AST) -> None:
         for load in _views(val.expr):
@@ -470,7 +493,7 @@ class NestReader(Statements):
             for b in list(self.outers.values())
             if b.array is not None
         )
-        used = _used(nest, buffers)
+        used = _used(nest, buffers) | {n for a in self.facts for n in a.names}
         params: list[Param] = []
         scalars: list[OuterScalar] = []
         after = read_in(self.whole.after)

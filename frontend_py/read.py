@@ -132,7 +132,7 @@ def read_function(
             nest = LoopNest(
                 name, found.function.name, label, params, buffers, scalars, statements,
                 reader.functions.closure([*reader.called, *named]), found.directive, file.source.path,
-                span, found.span, file.span(found.function),
+                span, found.span, file.span(found.function), facts=tuple(dict.fromkeys(reader.facts)),
             )  # fmt: skip
             types = {b.name: reader.types.assumed.get(b.key) for b in reader.outers.values()}
             weak = {name for name, t in types.items() if t is not None and t.weak}

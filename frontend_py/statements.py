@@ -22,7 +22,7 @@ from frontend_py.kinds import Scalar, join
 from frontend_py.math_functions import MATH_BINARY, MATH_INTEGER, MATH_UNARY, NUMPY_BINARY, NUMPY_UNARY
 from frontend_py.operators import Val
 from lifter.loop_nest import Loop, NestStmt
-from mdh_core.diagnostics import Diagnostic, Refusal, refuse
+from mdh_core.diagnostics import Diagnostic, Refusal, early_exit, refuse
 from mdh_core.expr import (
     BOOL,
     INT32,
@@ -289,7 +289,7 @@ class Statements(Expressions):
                 return []
             case ast.Break() | ast.Continue():
                 word = "break" if isinstance(s, ast.Break) else "continue"
-                raise refuse("MDH205", f"`{word}` inside a nest", self.span(s))
+                raise jump(word, self.span(s))
             case ast.Assert():
                 raise self.unsupported("`assert`", s, "put it before the first loop")
         word = type(s).__name__.lower()
@@ -537,6 +537,11 @@ class Statements(Expressions):
                 raise refuse("MDH210", "step is not constant", self.span(args[2]), help=advice)
             step = amount.value
         return node.target.id, args[0], args[1], step
+
+
+def jump(word: str, span: Span) -> Refusal:
+    """MDH205."""
+    return early_exit(word, span, "if … and i < at: at = i", "if …: found = 1")
 
 
 def _stored_type(t: Scalar) -> Type:

@@ -15,6 +15,8 @@
   whether their value may be read after the nest; those that are live become 0-d outputs.
 * A frontend hoists loop-invariant integer subexpressions that are not affine (``n/2``, ``a*b``) in bounds
   and subscripts into parameters with a ``value`` (C text).
+* ``facts`` are affine values over the parameters that are not negative, as that of ``n - 2*p`` for
+  ``p = n/2``.  It holds where ``n`` is not negative, which the generated code tests.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from dataclasses import dataclass, field
 
 from lifter.annotations import Directive
 from mdh_core.diagnostics import Diagnostic
-from mdh_core.expr import Assign, Declare, Expr, Function, If, RecordType, ScalarType, While
+from mdh_core.expr import Affine, Assign, Declare, Expr, Function, If, RecordType, ScalarType, While
 from mdh_core.ir import Buffer, Param
 from mdh_core.source import NO_SPAN, Span
 
@@ -86,6 +88,17 @@ class LoopNest:
     roots: tuple[Root, ...] = field(default=(), compare=False, repr=False)
     # arrays whose cells may be read whether or not a condition holds, as the nest touches them in any case
     touched: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    facts: tuple[Affine, ...] = ()
 
     def buffer(self, name: str) -> Buffer:
         return next(b for b in self.buffers if b.name == name)
+
+
+def quotient_facts(whole: Affine, quotient: Affine, divisor: int) -> tuple[Affine, ...]:
+    """What is known of the quotient of a number that is not negative, by a positive divisor.
+
+    >>> [str(f) for f in quotient_facts(Affine.of("n"), Affine.of("p"), 2)]
+    ['n - 2*p', '-n + 2*p + 1']
+    """
+    rest = whole - quotient * divisor
+    return rest, -rest + (divisor - 1)

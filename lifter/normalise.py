@@ -244,7 +244,7 @@ def _with_shapes(
 ) -> NormalNest:
     buffers = {b.name: b for b in nest.buffers}
     chosen: dict[tuple[str, tuple[Poly, ...]], tuple[Affine, ...]] = {}
-    assumptions: list[tuple[str, Affine]] = []
+    assumptions = [(name, fact) for name in buffers for fact in nest.facts]
     for name, buffer in buffers.items():
         uses = [a for a in walker.accesses if a.buffer == name]
         if buffer.rank == 1 and uses and name not in walker.gathered:
@@ -380,7 +380,8 @@ class _Walker:
         self.assigned = assigned_scalars(nest.body)
         self.written = assigned_buffers(nest.body)
         self.params = {p.name: p for p in nest.params}
-        self.context = (*unsigned_facts(nest.params), *assumed(nest.directive.assume, nest.params), *facts)
+        known = (*assumed(nest.directive.assume, nest.params), *map(at_least, nest.facts))
+        self.context = (*unsigned_facts(nest.params), *known, *facts)
         self.stack: tuple[Axis, ...] = ()
         self.facts: tuple[Constraint, ...] = self.context
         self.under_condition = False
@@ -747,6 +748,9 @@ def _python_affine(e: ast.expr, names: set[str]) -> Affine | None:
             return Affine.number(value)
         case ast.Name(id=name):
             return Affine.of(name) if name in names else None
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            negated = _python_affine(operand, names)
+            return None if negated is None else -negated
         case ast.BinOp(left=left, op=op, right=right):
             a, b = _python_affine(left, names), _python_affine(right, names)
             if a is None or b is None:

@@ -221,3 +221,20 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not an error o
 def refuse(code: str, message: str, span: Span = NO_SPAN, **rest: object) -> Refusal:
     """A ``Refusal`` to raise; ``rest`` are further fields of ``Diagnostic``."""
     return Refusal(Diagnostic(code, message, span=span, **rest))  # type: ignore[arg-type]
+
+
+def early_exit(word: str, span: Span, first: str, found: str) -> Refusal:
+    """MDH205: a jump out of the iterations, or a choice between labels, with what to write instead.
+
+    ``first``, ``found``: how the language keeps the first position of all, and whether there is any.
+    """
+    every = "go through all iterations, which reads all elements"
+    keeps = f"with `at` = n before, `{first}` keeps the first position; `{found}` whether there is one"
+    instead = {
+        "break": f"{every}: {keeps}",
+        "return": f"{every}, and return behind the nest: {keeps}",
+        "continue": "put the rest of the body under the opposite condition",
+        "goto": "put what it jumps over under a condition",
+    }
+    labels = "choose by `if`, `else if` and `else`"
+    return refuse("MDH205", f"`{word}` inside a nest", span, help=instead.get(word, labels))
