@@ -80,7 +80,7 @@ def _violation(statements: Statements, images: Images) -> Violation | None:
                 for p, q in itertools.product(images[s.number], images[t.number]):
                     if (p.reader and kind != "WAR") or (q.reader and kind != "RAW"):
                         continue  # nothing is written there
-                    bad = _not_respected(p, q, a, b, kind, statements.known)
+                    bad = _not_respected(p, q, a, b, kind)
                     if bad is not None and (p.cell is None or q.cell is None):
                         raise NotMapped(f"{bad}, where values are kept elsewhere")
                     if bad is not None and any(n.startswith("?") for c in (a, b) for n in c.names):
@@ -104,7 +104,7 @@ def _pairs(s: Instance, t: Instance) -> Iterator[tuple[Cell, Cell, str]]:
                 yield a, b, "WAW" if first and second else "RAW" if first else "WAR"
 
 
-def _not_respected(p: Image, q: Image, a: Cell, b: Cell, kind: str, known: System) -> Violation | None:
+def _not_respected(p: Image, q: Image, a: Cell, b: Cell, kind: str) -> Violation | None:
     """Two instances that depend on one another and whose steps do not come in this order."""
     s, t = p.instance, q.instance
     if a.index is not None and b.index is not None and len(a.index) == len(b.index):
@@ -112,7 +112,8 @@ def _not_respected(p: Image, q: Image, a: Cell, b: Cell, kind: str, known: Syste
         same = [equal(i, j) for i, j in zip(left, tagged(t, "'", b.index), strict=True)]
     else:
         same = []  # any cell
-    base = [*known, *rows_of(s, ""), *rows_of(t, "'"), *same]
+    tested = [*p.stage.tested, *q.stage.tested]
+    base = [*tested, *rows_of(s, ""), *rows_of(t, "'"), *same]
     for order in before(s, t):
         if find([*base, *order]) is None:
             continue

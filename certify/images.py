@@ -54,6 +54,12 @@ class Stage:
         return out + [c.substitute(names) for c in positional(self.program)]
 
     @property
+    def tested(self) -> list[Constraint]:
+        """What the generated code tests of parameters before the program runs."""
+        hosts = {h.iterator for h in self.hosts}
+        return [at_least(a) for a in self.program.assumptions if not a.names & hosts]
+
+    @property
     def position(self) -> tuple[str, ...]:
         """What tells one store from another: host iterators and the dimensions that are not reduced."""
         kept = [d.name for d in self.program.hom.dims_of("cc", "ps") if d.name not in self.store.at_last]
@@ -134,8 +140,6 @@ class Statements:
         self.temporaries -= {s.name for s in nest.scalars if s.live_after}
         live = frozenset(s.name for s in nest.scalars if s.live_after)
         whole = taken_apart(instances(nest), list(programs_of(steps)))
-        tested = (a for p in programs_of(steps) for a in p.assumptions if a.names <= self.params)
-        self.known = [at_least(a) for a in dict.fromkeys(tested)]  # where the steps run at all
         found, self.webs = renamed(whole, live)
         kept = {n for n in self.temporaries if n not in {s.name for s in nest.scalars}}
         arrays = {b.name for b in nest.buffers if any(stands_for(n, b.name) for n in kept)}

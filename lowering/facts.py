@@ -124,7 +124,7 @@ def _in_lanes(f: Facts) -> MdhProgram:
 
 @once
 def _lane_bytes(f: Facts) -> int:
-    return lane_function(in_lanes(f.program)).size
+    return lane_function(f.in_lanes).size
 
 
 @once
