@@ -40,14 +40,15 @@ class Binding:
     """What a name stands for where it is used; ``name`` is the unique name in our output.
 
     kind   "local" (declared in what is read), "iterator", "outer" (declared around it),
-           "constant" (an enumerator: ``value``), "broken" (its declaration was refused: ``refusal``)
+           "constant" (an enumerator, or what is one for a moment: ``value``),
+           "broken" (its declaration was refused: ``refusal``)
     """
 
     source: str
     kind: str
     ctype: CType
     name: str = ""
-    value: Const | None = None
+    value: Expr | None = None
     refusal: Refusal | None = None
     order: int = -1  # index of the declaring token
     storage: str = "local"  # local | param | static | global

@@ -4,6 +4,7 @@ for (i = n - 1, s = 0; 0 <= i; i -= 2)   ->  Head(i, lower=n - 1, bound=0, op=">
 for (i = n; i-- > 0;)                    ->  Head(i, lower=n, bound=0, op=">", step=-1, ahead=-1, late)
 while (i < n) { ...; i++; }              ->  Head(i, lower=None, bound=n, op="<", step=1, moved)
 do { ... } while (--n);                  ->  Head(n, lower=None, bound=0, op="!=", step=-1, once)
+for (i = 0, j = n - 1; i < j; i++, j--)  ->  Head(i, lower=0, step=1, meeting=Meeting(i, j, 1, rate=2))
 
 ``lower=None``: the value that the iterator has before the loop.  A loop that would never end or only by
 overflow is taken to end (C11 6.8.5p6 for loops without other effects; overflow is undefined for signed
@@ -12,6 +13,7 @@ iterators).  For unsigned iterators, where overflow is defined, the reader asks 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from frontend_c.expressions import Expressions
@@ -20,9 +22,24 @@ from frontend_c.statements import assigned_names
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import Const
 
+_SLACK = {"<": 1, "<=": 0, ">": 1, ">=": 0}
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
 HELP = "write it as `for (i = lo; i < hi; i += c)` with a constant `c`"
 LOOPS = c_ast.For | c_ast.While | c_ast.DoWhile
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """A condition ``high - low >= slack`` of sides that come ``rate`` nearer to each other per iteration.
+
+    ``moves`` are the variables in them that the loop moves, with what it adds to each.
+    """
+
+    low: Node
+    high: Node
+    slack: int
+    rate: int
+    moves: Mapping[str, int]
 
 
 @dataclass(eq=False)
@@ -30,6 +47,7 @@ class Head:
     """Syntax only: nodes of a counted loop, turned so that the iterator is on the left of ``op``.
 
     The body runs for ``iterator + ahead``; ``late``: the move of the condition that follows its comparison.
+    With a ``meeting``, ``op`` and ``bound`` say nothing.
     """
 
     iterator: str
@@ -45,6 +63,7 @@ class Head:
     late: int = 0
     once: bool = False  # the body runs before the first test
     moved: bool = False  # statements of the body change the iterator, too
+    meeting: Meeting | None = None
 
 
 @dataclass(frozen=True)
@@ -65,8 +84,6 @@ def head(reader: Expressions, node: Node) -> Head:
         raise _refusal(reader, "loop has no condition", node, whole=True)
     steps = _parts(node.next) if isinstance(node, c_ast.For) else []
     tests = _tests(reader, node.cond)
-    if not tests:
-        raise _refusal(reader, "condition does not compare the iterator with a bound", node.cond)
     problem: Refusal | None = None
     for test in tests:
         moving = [n for n in steps if stepped(n) == test.name]
@@ -77,6 +94,9 @@ def head(reader: Expressions, node: Node) -> Head:
             return _head(reader, node, test, moving, inside, steps)
         except Refusal as refusal:
             problem = problem or refusal
+    found = _meeting_head(reader, node, steps)
+    if found is not None:
+        return found
     if problem is not None:
         raise problem
     raise _refusal(reader, "condition does not compare the iterator with a bound", node.cond)
@@ -155,6 +175,73 @@ def uncast(node: Node) -> Node:
     while isinstance(node, c_ast.Cast):
         node = node.expr
     return node
+
+
+# --------------------------------------------------------------------------- sides that meet
+
+
+def _meeting_head(reader: Expressions, node: Node, steps: list[Node]) -> Head | None:
+    """The head of a loop whose iterator has a factor in the condition, or whose bound moves as well."""
+    cond = node.cond
+    calls = any(isinstance(n, c_ast.FuncCall) for n in walk_nodes(cond))
+    if not isinstance(cond, c_ast.BinaryOp) or cond.op not in _SLACK or calls or assigned_names(cond):
+        return None
+    moving: dict[str, list[Node]] = {}
+    moves: dict[str, int] = {}
+    inside = {n for n in assigned_names(node.stmt) if not _redeclares(node.stmt, n)}
+    for name in dict.fromkeys(n.name for n in walk_nodes(cond) if isinstance(n, c_ast.ID)):
+        moving[name] = [n for n in steps if stepped(n) == name]
+        if moving[name] or name in inside:
+            try:
+                more = _moves(reader, node, name) if name in inside else 0
+                moves[name] = more + sum(_step(reader, n) for n in moving[name])
+            except Refusal:
+                return None
+    low, high = (cond.left, cond.right) if cond.op in ("<", "<=") else (cond.right, cond.left)
+    rates = rate(reader, low, moves), rate(reader, high, moves)
+    if rates[0] is None or rates[1] is None or rates[0] <= rates[1]:
+        return None
+    meeting = Meeting(low, high, _SLACK[cond.op], rates[0] - rates[1], moves)
+    begun = [name for name in moves if _initial(reader, node, name)[0] is not None]
+    iterator = next(name for name in (*begun, *moves) if moves[name])
+    lower, declared, before = _initial(reader, node, iterator)
+    after = [n for n in steps if n not in moving[iterator]]
+    return Head(
+        iterator, lower, cond.op, None, moves[iterator], declared, before, after,
+        once=isinstance(node, c_ast.DoWhile), moved=iterator in inside, meeting=meeting,
+    )  # fmt: skip
+
+
+def rate(reader: Expressions, node: Node, moves: Mapping[str, int]) -> int | None:
+    """What one iteration adds to the value of an expression, if that is the same in all of them."""
+    if not any(isinstance(n, c_ast.ID) and moves.get(n.name) for n in walk_nodes(node)):
+        return 0
+    if isinstance(node, c_ast.ID):
+        return moves[node.name]
+    if isinstance(node, c_ast.UnaryOp) and node.op in ("+", "-"):
+        inner = rate(reader, node.expr, moves)
+        return inner if inner is None or node.op == "+" else -inner
+    if isinstance(node, c_ast.BinaryOp) and node.op in ("+", "-"):
+        left, right = rate(reader, node.left, moves), rate(reader, node.right, moves)
+        if left is None or right is None:
+            return None
+        return left + right if node.op == "+" else left - right
+    if isinstance(node, c_ast.BinaryOp) and node.op in ("*", "<<"):
+        sides = [(node.left, node.right)] + [(node.right, node.left)] * (node.op == "*")
+        for varying, factor in sides:
+            inner = rate(reader, varying, moves)
+            value = _constant(reader, factor)
+            if inner is not None and value is not None and (node.op == "*" or 0 <= value < 31):
+                return inner * (value if node.op == "*" else 1 << value)
+    return None
+
+
+def _constant(reader: Expressions, node: Node) -> int | None:
+    try:
+        e = reader.convert(node)
+    except Refusal:
+        return None
+    return e.value if isinstance(e, Const) and isinstance(e.value, int) else None
 
 
 # --------------------------------------------------------------------------- steps

@@ -30,6 +30,7 @@ from frontend_c.c_types import (
 from frontend_c.expressions import Binding, Context, Place, times, total, wide
 from frontend_c.functions import Functions, for_as_while, user_call
 from frontend_c.loops import HELP, Head, head, leaves, leaves_after_all, uncast, without_continue
+from frontend_c.meeting import check_sides, meeting_range
 from frontend_c.members import assigned_members, cell, member, pointer_reachable, reachable
 from frontend_c.parsing import Node, c_ast, first_token, walk_nodes
 from frontend_c.scopes import Surroundings, Variable, dead_after, enumerator_value
@@ -633,7 +634,10 @@ class NestReader(Statements):
         return ctype, outside
 
     def _bound(self, node: Node) -> Expr:
-        e = self.convert(node)
+        return self.limit(self.convert(node), node)
+
+    def limit(self, e: Expr, node: Node) -> Expr:
+        """A bound of a loop, with parameters for its invariant parts that are not affine."""
         if not isinstance(e.type, ScalarType) or not e.type.is_integer:
             raise refuse("MDH210", "bound is no integer", self.span(node))
         written = {b.name for b in self._written_names()}
@@ -642,9 +646,9 @@ class NestReader(Statements):
                 raise refuse(
                     "MDH202", f"bound depends on `{n.name}`, which the nest changes", self.span(node)
                 )
-        return self.extents.hoist(rewrite(e, self._part), bound=True)
+        return self.extents.hoist(rewrite(e, self.part), bound=True)
 
-    def _part(self, e: Expr) -> Expr | None:
+    def part(self, e: Expr) -> Expr | None:
         """A part of a size in a bound, as ``n / 2`` and ``n >> 1``, has a parameter of its own."""
         match e:
             case Binary(op="/", a=a, b=Const(value=int(divisor))) if divisor > 1:
@@ -654,8 +658,8 @@ class NestReader(Statements):
             case _:
                 return None
         whole = as_affine(a)
-        outer = {b.name for b in self.outer.values()}
-        if whole is None or not whole.names or not whole.names <= outer or not self.invariant(e):
+        outside = {b.name for b in self.outer.values()} | {p.name for p in self.extents.params}
+        if whole is None or not whole.names or not whole.names <= outside or not self.invariant(e):
             return None
         part = self.extents.hoist(e)
         quotient = as_affine(part)
@@ -671,6 +675,8 @@ class NestReader(Statements):
     def range_of(self, h: Head, node: Node) -> Range:
         """The bounds of a loop over integers, without a look at how C compares them."""
         lower = self._first(h, node) if h.lower is None else self._bound(h.lower)
+        if h.meeting is not None:
+            return meeting_range(self, h, h.meeting, lower, node)
         upper: Expr = Const(0, INT32) if h.bound is None else self._bound(h.bound)
         change = {"<=": 1, ">=": -1}.get(h.op, 0) - h.offset + h.late
         if h.ahead:
@@ -697,6 +703,10 @@ class NestReader(Statements):
         r = self.range_of(h, node)
         t = ctype.type
         assert isinstance(t, ScalarType)
+        if h.meeting is not None:
+            check_sides(self, h, h.meeting, t, r.lower, node)
+            self._runs_once(h, r, node)
+            return r
         place = h.bound if h.bound is not None else node.cond
         limit = Const(0, INT32) if h.bound is None else self.convert(h.bound)
         assert isinstance(limit.type, ScalarType)

@@ -12,7 +12,7 @@ condition on parameters is added that the generated code tests at run time (as f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -351,6 +351,8 @@ class Tracker:
             if h.lower is None:
                 raise self.lost(b, node, "counts a loop from where it stands")
             return None
+        if h.meeting is not None:
+            raise self.lost(b, node, "moves as often as a loop runs, which cannot be told")
         before = self._amount(h.before, name, b, loop)
         inner = self._amount([node.stmt, *h.after], name, b, loop)
         if before is None or inner is None:
@@ -404,8 +406,10 @@ def counters(nest: Node) -> frozenset[str]:
         if stepped(n) and id(n) not in plain:
             moved.add(stepped(n))
         if isinstance(n, c_ast.For) and n.cond is not None:
-            iterators |= {stepped(m) for m in _own_steps(n)}
+            own = {stepped(m) for m in _own_steps(n)}
+            iterators |= own
             bounds |= _names(n.cond)
+            needed |= _names(n.cond) & {stepped(m) for m in _steps(n)} - own
         if isinstance(n, c_ast.ArrayRef):
             needed |= _names(n.subscript)
         elif isinstance(n, c_ast.UnaryOp) and n.op == "*":
@@ -423,16 +427,22 @@ def counters(nest: Node) -> frozenset[str]:
 
 
 def _own_steps(loop: Node) -> list[Node]:
-    """The steps of the variables that the head of the loop also sets and tests."""
+    """The steps of the variable that the head of the loop also sets and tests: the first that is tested."""
     parts = getattr(loop.init, "exprs", None) or getattr(loop.init, "decls", None) or [loop.init]
     begun = {n.name if isinstance(n, c_ast.Decl) else stepped(n) for n in parts if n is not None}
-    steps = getattr(loop.next, "exprs", None) or [loop.next]
-    tested = _names(loop.cond) if loop.cond is not None else set()
-    return [n for n in steps if n is not None and stepped(n) in begun & tested]
+    tested: Iterable[str] = _names(loop.cond) if loop.cond is not None else ()
+    steps = _steps(loop)
+    own = next((name for name in tested if name in begun and any(stepped(n) == name for n in steps)), "")
+    return [n for n in steps if stepped(n) == own]
 
 
-def _names(node: Node) -> set[str]:
-    return {n.name for n in walk_nodes(node) if isinstance(n, c_ast.ID)}
+def _steps(loop: Node) -> list[Node]:
+    return [n for n in getattr(loop.next, "exprs", None) or [loop.next] if n is not None]
+
+
+def _names(node: Node) -> KeysView[str]:
+    """In the order in which they are written."""
+    return {n.name: None for n in walk_nodes(node) if isinstance(n, c_ast.ID)}.keys()
 
 
 def pointer_place(known: At, node: Node) -> Place:

@@ -9,6 +9,14 @@ statements before the loop store in it in any case.
 
 A cell is kept in a variable where the loop stores in no other cell of its array and reads none, and where
 nothing that the loop changes is a part of its subscripts.
+
+A loop in a branch leaves its store behind the branch:
+
+before   if (w[i] > 0) for k in [p[i], q[i]): y[i] = y[i] + v[k]
+after    c = w[i] > 0;  y_2 = c && p[i] < q[i] ? y[i] : 0;  if (c) for k ...: y_2 = y_2 + v[k];
+         if (c && p[i] < q[i]) y[i] = y_2
+
+and what stands in the other branch follows, under ``!c``.
 """
 
 from __future__ import annotations
@@ -24,16 +32,20 @@ from mdh_core.expr import (
     INT32,
     Assign,
     Binary,
+    Const,
     Declare,
     Expr,
     If,
     Load,
     Select,
+    Stmt,
     Var,
     rewrite,
     variables,
     walk,
 )
+
+Branch = tuple[NestStmt | Stmt, ...]
 
 
 def cells_in_variables(loop: Loop, new: Callable[[str], str]) -> Loop | None:
@@ -51,6 +63,8 @@ def _promoted(body: Sequence[NestStmt], new: Callable[[str], str]) -> Body:
         cells = _cells(s) if isinstance(s, Loop) else []
         if isinstance(s, Loop) and cells:
             out += _in_variables(s, cells, [_is_stored(c, out) for c in cells], new)
+        elif isinstance(s, If) and (branch := _in_branch(s, new)) is not None:
+            out += branch
         elif isinstance(s, Loop):
             out.append(replace(s, body=_promoted(s.body, new)))
         else:
@@ -97,15 +111,79 @@ def _read(e: Expr) -> set[str]:
 def _in_variables(
     loop: Loop, cells: list[Load], exist: list[bool], new: Callable[[str], str]
 ) -> list[NestStmt]:
-    runs = Binary("<" if loop.step > 0 else ">", start_of(loop.lower, loop.type), widened(loop.upper), INT32)
-    kept: dict[Expr, Var] = {c: Var(new(c.buffer), c.type) for c in cells}
+    used = [None if there else _runs(loop) for there in exist]
+    return _around(loop, list(zip(cells, used, strict=True)), new)
+
+
+def _runs(loop: Loop) -> Expr:
+    return Binary("<" if loop.step > 0 else ">", start_of(loop.lower, loop.type), widened(loop.upper), INT32)
+
+
+def _around(
+    s: NestStmt, cells: Sequence[tuple[Load, Expr | None]], new: Callable[[str], str]
+) -> list[NestStmt]:
+    """A statement with variables for cells, each of which is used under a condition, or in any case."""
+    kept: dict[Expr, Var] = {c: Var(new(c.buffer), c.type) for c, _ in cells}
     before: list[NestStmt] = []
     behind: list[NestStmt] = []
-    for cell, there in zip(cells, exist, strict=True):
+    for cell, used in cells:
         v = kept[cell]
-        value: Expr = cell if there else Select(runs, cell, zero(cell.type), cell.type)
-        before.append(Declare(v.name, v.type, value, loop.span))
-        store = Assign(cell, v, loop.span)
-        behind.append(store if there else If(runs, (store,), (), loop.span))
-    inside = map_tree(loop.body, lambda e: rewrite(e, lambda n: kept.get(n) if isinstance(n, Load) else None))
-    return [*before, replace(loop, body=inside), *behind]
+        value: Expr = cell if used is None else Select(used, cell, zero(cell.type), cell.type)
+        before.append(Declare(v.name, v.type, value, s.span))
+        store = Assign(cell, v, s.span)
+        behind.append(store if used is None else If(used, (store,), (), s.span))
+    inside = map_tree((s,), lambda e: rewrite(e, lambda n: kept.get(n) if isinstance(n, Load) else None))
+    return [*before, *inside, *behind]
+
+
+def _in_branch(s: If, new: Callable[[str], str]) -> list[NestStmt] | None:
+    """An ``if`` whose branches have a loop of unknown length, one after the other."""
+    cond, then = _joined(s)
+    if _branch_cells(then) is None and _branch_cells(s.other) is None:
+        return None
+    taken = Var(new("taken"), INT32)
+    out: list[NestStmt] = [
+        Declare(taken.name, INT32, Select(cond, Const(1, INT32), Const(0, INT32), INT32), s.span)
+    ]
+    branches = ((taken, then), (Binary("==", taken, Const(0, INT32), INT32), s.other))
+    for holds, body in branches:
+        cells = _branch_cells(body)
+        one = replace(s, cond=holds, then=body, other=())  # type: ignore[arg-type] # loops in it
+        if cells is None:
+            out += [one] * bool(body)
+        else:
+            (loop,) = (x for x in body if isinstance(x, Loop))
+            runs = Binary("&&", holds, _runs(loop), INT32)
+            out += _around(one, [(c, holds if sure else runs) for c, sure in cells], new)
+    return out
+
+
+def _joined(s: If) -> tuple[Expr, Branch]:
+    """Condition and branch of ``if (a) if (b) ...``."""
+    match s:
+        case If(then=(If(other=()) as inner,), other=()):
+            cond, then = _joined(inner)
+            return Binary("&&", s.cond, cond, INT32), then
+    return s.cond, s.then
+
+
+def _branch_cells(body: Branch) -> list[tuple[Load, bool]] | None:
+    """The cells that a branch updates in its one loop, and whether it stores in them in any case.
+
+    None where it has no such loop, or something else than declarations and stores in these cells beside it.
+    """
+    loops = [x for x in body if isinstance(x, Loop)]
+    rest = [x for x in body if not isinstance(x, Loop)]
+    cells = _cells(loops[0]) if len(loops) == 1 else []
+    if not cells or not all(isinstance(x, Declare | Assign) for x in rest):
+        return None
+    own = {d.name for d in declarations(body)}
+    written = assigned_buffers(body)
+    used = {n for e in tree_exprs(body) for n in walk(e) if isinstance(n, Load) and n.buffer in written}
+    ends = [loops[0].lower, loops[0].upper, *(i for c in cells for i in c.index)]
+    if not used <= set(cells) or not assigned_scalars(body) <= own:
+        return None
+    if any(variables(e) & own or _read(e) & written for e in ends):
+        return None
+    stored = [x.target for x in rest if isinstance(x, Assign)]
+    return [(c, c in stored) for c in cells]

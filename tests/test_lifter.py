@@ -12,7 +12,7 @@ import pytest
 from frontend_c.read import CompileCommand, read
 from lifter.describe import program_json, to_json
 from lifter.legality import why_not_well_defined
-from lifter.lift import lift
+from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import Loop, LoopNest
 from lifter.trees import exposed, exposed_from
 from mdh_core.combine import CC, ps, pw, scalar_operator
@@ -508,7 +508,7 @@ void f(int n, int m, int *x, int a, int b)
 
 
 BOUNDS = {
-    "for (int i = 0, j = n - 1; i < j; i++, j--) a[i] += a[j];": "compute `j` from `i`",
+    "for (int i = 0, j = n - 1; i < j; i++, j -= w[i]) a[i] += a[j];": "compute `j` from `i`",
     "for (int i = 0; i < n; i++) { a[i] = 0; if (i > 3) n = 7; }": "copy that into a variable before the loop",
     "for (int i = 0; i < n; i++) for (int c = 9; c >= w[i]; c--) a[c] += 1;": "guard the body with an `if`",
     "for (int i = 0; i < n; i++) for (int c = 0; c < a[0]; c++) a[i] += w[c];": "guard the body with an `if`",
@@ -613,3 +613,37 @@ def test_a_cell_that_a_loop_of_unknown_length_updates_is_a_variable() -> None:
     assert kept.conditional
     taken, _ = when_stored(p, p.out.stores[0], p.hom.scalar.results[0])
     assert taken is not None
+
+
+def test_loops_of_unknown_length_in_branches_update_cells() -> None:
+    """The store stands behind the branch, under its condition and the loop's; what differs stays refused."""
+    head = "void f(int n, const int *restrict p, const double *restrict v, double *restrict y, const double *restrict w, double z[restrict n][3])"
+    loop = "for (int k = p[i]; k < p[i + 1]; k++)"
+
+    def found(body: str) -> LiftedNest:
+        return lifted(f"{head} {{\n#pragma mdh\nfor (int i = 0; i < n; i++) {{ {body} }} }}")
+
+    for body in (
+        f"if (w[i] > 0) {loop} y[i] += v[k];",
+        f"if (w[i] > 0) {{ y[i] = 0; {loop} y[i] += v[k]; }}",
+        f"if (w[i] > 0) {{ double f = w[i] * 2; {loop} y[i] += f * v[k]; y[i] *= 2; }}",
+        f"if (y[i] > 0) {loop} y[i] += v[k];",
+        f"if (w[i] > 0) {loop} {{ y[i] += v[k]; z[i][1] -= v[k]; }}",
+        f"if (w[i] > 0) {loop} y[i] += v[k]; else y[i] = 0;",
+        f"if (w[i] > 0) y[i] = 3; else {loop} y[i] -= v[k];",
+        f"if (w[i] > 0) {loop} y[i] += v[k]; else {loop} y[i] -= v[k];",
+        f"if (w[i] <= 0) continue; {loop} y[i] += v[k];",
+        f"if (w[i] > 0) if (w[i] < 4) {loop} y[i] += v[k];",
+    ):
+        nest = found(body)
+        assert operators(nest) == "i:cc", body
+        assert check_meaning(nest, trials=30) > 5, body
+    for body in (
+        f"if (w[i] > 0) {loop} y[k] += v[k];",
+        f"if (w[i] > 0) {{ {loop} y[i] += v[k]; y[i + 1] = 0; }}",
+        f"if (w[i] > 0) {{ {loop} y[i] += v[k]; y[p[i]] = 3; }}",
+        "if (w[i] > 0) { int m = p[i] + 3; for (int k = p[i]; k < m; k++) y[i] += v[k]; }",
+    ):
+        assert operators(found(body)) == "MDH202", body
+    (p,) = found(f"if (w[i] > 0) {loop} y[i] += v[k];").programs
+    assert [a.conditional for a in p.inp.accesses if a.buffer in "py"] == [True, True, True]

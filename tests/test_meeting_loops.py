@@ -1,0 +1,102 @@
+"""Loops that end where two sides of their condition meet: how often they run, and that nothing wraps."""
+
+from __future__ import annotations
+
+import pytest
+
+from certify.certificate import certificate
+from frontend_c.read import CompileCommand, read
+from mdh_core.source import SourceFile
+from tests.lifting import check_meaning, lifted, operators
+from tests.test_frontend_c import same
+
+# which iterations run, in which order, and what the variables hold then and afterwards
+LOOPS = [
+    "for (int i = 0, j = n - 1; i < j; i++, j--) y[i] = 10 * j;",
+    "for (int i = 0, j = n; i <= j; i++, j--) y[i] = 10 * j;",
+    "for (int i = 0, j = n - 1; j > i; ++i, --j) y[i] = 10 * j;",
+    "for (int i = 0, j = n; j >= i; i += 2, j -= 2) y[i] = 10 * j;",
+    "for (int i = 0, j = n; i < j; i += 2, j -= 4) y[i] = 10 * j + i;",
+    "for (int i = 3, j = 0; j < n - i; i++, j++) y[i] = 10 * j;",
+    "for (int i = 0, j = 20; i < j; i++, j--) y[i] = 10 * j;",
+    "for (int i = 0, j = -20; i < j; i++, j--) y[i] = 10 * j;",
+    "for (int i = 0; 2 * i < n; i++) y[i] = i;",
+    "for (int i = 0; 3 * i <= n; i++) y[i] = i;",
+    "for (int i = 1; i * 3 <= 2 * n; i++) y[i] = i;",
+    "for (int i = n; 2 * i > n; i--) y[i] = i;",
+    "for (int i = 0; i << 1 < n; i++) y[i] = i;",
+    "for (int i = 0; n > i + i; i++) y[i] = i;",
+    "for (int i = 0; i < n - i; i++) y[i] = i;",
+    "for (int i = 0; i < n - 1 - i; i++) y[n - i] = i;",
+    "for (long i = 0; -i > -n + i; i++) y[i] = i;",
+    "for (int i = 0; i + 2 < n - 3 * i; i += 2) y[i] = i;",
+    "{ int lo = 0, hi = n - 1; while (lo < hi) { y[lo] = hi; y[hi] = -lo; lo++; hi--; } }",
+    "{ int lo = 1, hi = n; while (lo <= hi) { y[lo++] = hi; y[20 + hi] = hi; hi--; } }",
+    "{ int i, j; for (i = 0, j = n - 1; i < j; i++, j--) { y[i] = 10 * j; } y[20] = i; y[21] = j; }",
+    "{ int i = 0, j = 6; for (; i < j; i++, --j) y[i] = j; for (; i < n; i++) y[i + 20] = i; }",
+    "for (int k = 0; k < 3; k++) for (int i = 0, j = n - 1; i < j; i++, j--) y[n * k + i] = y[n * k + j] + k;",
+    "for (int k = 0; k < n; k++) for (int i = 0, j = k; i < j + 1; i++) y[7 * k + i] = j;",
+    "for (size_t i = 0, j = n; i < j; i++, j--) y[i] = 10 * j;",
+    "for (unsigned i = 0; 2 * i < (unsigned)n; i++) y[i] = i;",
+    "for (size_t i = 0; i < n - 1 - i; i++) y[n - i] = i;",
+]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 6, 7])
+@pytest.mark.parametrize("loop", LOOPS, ids=range(len(LOOPS)))
+def test_the_same_iterations_as_in_c(tmp_path, loop, n):
+    signature = "int *y, size_t n" if "size_t i = 0; i < n - 1" in loop else "int *y, int n"
+    if n == 0 and "n - 1 - i; i++) y[n" in loop and "size_t" in signature:
+        return  # where 0 - 1 wraps, the original runs
+    same(tmp_path, signature, f"#pragma mdh\n{loop}", n=n)
+
+
+SWAP = "{ float t = a[i]; a[i] = a[j]; a[j] = t; }"
+C = "#include <stddef.h>\nvoid f(int n, size_t m, float *a, float *b)\n{{\n#pragma mdh\n{}\n}}\n"
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        "for (int i = 0, j = n - 1; i < j; i++, j--) " + SWAP,
+        "for (size_t i = 0, j = m - 1; i < j; i++, j--) " + SWAP,
+        "for (int i = 0; 2 * i < n - 1; i++) " + SWAP.replace("j", "n - 1 - i"),
+        "{ int i = 0, j = n - 1; while (i < j) { float t = a[i]; a[i++] = a[j]; a[j--] = t; } }",
+        "for (int k = 0; k < n; k++) for (int i = 0, j = n - 1; i < j; i++, j--)"
+        + SWAP.replace("[", "[k * n + "),
+    ],
+)
+def test_reversing_in_place_lifts(loop):
+    found = lifted(C.format(loop))
+    assert found.status == "lifted" and set(operators(found).split()) <= {"i:cc", "k:cc"}
+    assert check_meaning(found, trials=30) > 3
+    assert not certificate(found.nest, found.program).refuted
+
+
+def test_sides_that_might_wrap_are_tested():
+    nest = lifted(C.format("for (size_t i = 0, j = m - 1; i < j; i++, j--) " + SWAP)).nest
+    assert nest.directive.assume == ("m - 1 >= 0",)
+    assert [(p.name, p.value) for p in nest.params] == [("m", "m"), ("mdh_p0", "m / 2ULL")]
+    fixed = lifted(C.format("for (int i = 0, j = n - 1; i < j; i++, j--) " + SWAP)).nest
+    assert not fixed.directive.assume and fixed.params[1].value == "n / 2"
+
+
+@pytest.mark.parametrize(
+    ("loop", "code", "said"),
+    [
+        ("for (int i = 0, j = n; i < j; i++, j = a[i]) b[i] = 1;", "MDH202", "`j`, which the loop changes"),
+        ("for (int i = 0, j = n; i < j; i++) { b[i] = 1; if (a[i] > 0) j--; }", "MDH202", "`j`"),
+        ("for (int i = 0, j = n; i < j; i += 2, j += 2) b[i] = 1;", "MDH202", "`j`"),
+        ("for (int i = 0; i * i < n; i++) b[i] = 1;", "MDH210", "condition does not compare"),
+        ("for (int i = 1; 2 * i > n; i++) b[i] = 1;", "MDH210", "condition does not compare"),
+        ("for (size_t i = 0, j = m; i <= j; i++, j--) b[i] = 1;", "MDH210", "may wrap"),
+        ("for (size_t i = 0, j = m; i < j; i++, j -= 2) b[i] = 1;", "MDH210", "may wrap"),
+        ("for (unsigned char i = 0; 2 * i < n; i++) b[i] = 1;", "MDH210", "may wrap"),
+        ("for (int k = 0; k < n; k++) for (int i = 0; 2 * i < k; i++) b[k] += a[i];", "MDH202", "as often as 2"),
+    ],
+)
+def test_what_does_not_meet_is_refused(loop, code, said):
+    result = read(SourceFile("t.c", C.format(loop).encode()), CompileCommand())
+    found = [d for r in result.refused for d in r.diagnostics if d.severity == "error"]
+    assert [d.code for d in found] == [code] and said in found[0].message and found[0].help
+    assert C.format(loop).encode()[found[0].span.start : found[0].span.end] in loop.encode()
