@@ -11,7 +11,10 @@
     exp    x = k ln 2 + r with |r| <= ln 2 / 2, k ln 2 in two parts of which the first is exact and the second
            is c; e^r = 1 + ((x - k ln 2) + (c + r^2 P(r))), so that what rounds is small; 2^k in two
            factors, as it may be smaller than a normal number or the result larger than one; where the result
-           is 0 one factor is, since results that underflow cost many cycles; AVX-512 has an instruction
+           is 0 one factor is, since results that underflow cost many cycles.  AVX-512 has an instruction,
+           which takes 40 times as long for a vector with a result that is smaller than a normal number, or
+           0 (Intel): lanes with k < 1 - bias are scaled to multiples of the least number instead,
+           e^r 2^(k + bias + bits - 1), which adding 2^bits rounds and the exclusive or with it makes bits
     floor  and its like: magnitudes below 2^23 or 2^52 are rounded by adding and subtracting that
     log    x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); ``float``: f - f^2/2 + f^3 P(f); ``double``,
            with s = f / (2 + f): f - (f^2/2 - s (f^2/2 + s^2 P(s^2))), which is 2 artanh(s)
@@ -42,7 +45,6 @@ _FILLS = (
     "#endif",
 )
 _WHOLE = (
-    *_FILLS,
     "#ifndef MDH_WHOLE /* the value is computed as it is written */",
     "#if defined(__SSE2__) || defined(__aarch64__)",
     "#define MDH_WHOLE(x) do { \\",
@@ -56,8 +58,6 @@ _WHOLE = (
 
 
 _CLAMP = (
-    *_CHOOSE,
-    *_FILLS,
     "#ifndef MDH_CLAMP /* x = v, but no less than low and no more than high; a NaN stays */",
     "#define MDH_CLAMPED(F, I, x, v, low, high) do { \\",
     "    const F mdh_above = MDH_CHOOSE(F, I, (v) < (low), (F){0} + (low), v); \\",
@@ -77,18 +77,31 @@ _CLAMP = (
     "#endif",
 )
 _SCALE = (
-    *_FILLS,
     "#ifndef MDH_SCALE /* p times two to the k, which t ends with; 0 where the mask is 0 */",
     "#define MDH_SCALED(F, I, p, t, bits, bias, mask) do { \\",
     "    const I mdh_half = ((I)(t) >> 1) << (bits), mdh_one = ((I){0} + (bias)) << (bits); \\",
     "    const I mdh_rest = (((I)(t) << (bits)) - mdh_half + mdh_one) & (I)(mask); \\",
     "    p = p * (F)(mdh_half + mdh_one) * (F)mdh_rest; \\",
     "  } while (0)",
-    "#if defined(__AVX512VL__)",
+    "#if defined(__AVX512VL__) && defined(__AVX512DQ__)",
+    "/* lanes that would be smaller than a normal number are rounded to units of the least one, of bits 1 */",
     "#define MDH_SCALE(F, I, p, k, t, kind, bits, bias, mask) do { \\",
-    "    if (MDH_FILLS(p)) \\",
-    '      __asm__("vscalef" kind " {%1, %0, %0|%0, %0, %1}" : "+v"(p) : "v"(k)); \\',
-    "    else MDH_SCALED(F, I, p, t, bits, bias, mask); \\",
+    "    if (MDH_FILLS(p)) { \\",
+    "      const F mdh_least = (F){0} + (1 - (bias)), mdh_more = (F){0} + ((bias) + (bits) - 1); \\",
+    "      const F mdh_units = (F)(((I){0} + ((bias) + (bits))) << (bits)); \\",
+    "      F mdh_by = (k); \\",
+    '      __asm__("vcmp" kind " {$1, %2, %1, %%k1|k1, %1, %2, 1}\\n\\t" \\',
+    '              "kortestw {%%k1, %%k1|k1, k1}\\n\\t" \\',
+    '              "jz 1f\\n\\t" \\',
+    '              "vadd" kind " {%3, %1, %1%{%%k1%}|%1%{k1%}, %1, %3}\\n\\t" \\',
+    '              "vscalef" kind " {%1, %0, %0|%0, %0, %1}\\n\\t" \\',
+    '              "vadd" kind " {%4, %0, %0%{%%k1%}|%0%{k1%}, %0, %4}\\n\\t" \\',
+    '              "vxor" kind " {%4, %0, %0%{%%k1%}|%0%{k1%}, %0, %4}\\n\\t" \\',
+    '              "jmp 2f\\n" \\',
+    '              "1:\\tvscalef" kind " {%1, %0, %0|%0, %0, %1}\\n" \\',
+    '              "2:" : "+v"(p), "+v"(mdh_by) : "v"(mdh_least), "m"(mdh_more), "m"(mdh_units) \\',
+    '              : "k1", "cc"); \\',
+    "    } else MDH_SCALED(F, I, p, t, bits, bias, mask); \\",
     "  } while (0)",
     "#else",
     "#define MDH_SCALE(F, I, p, k, t, kind, bits, bias, mask) MDH_SCALED(F, I, p, t, bits, bias, mask)",
@@ -345,16 +358,23 @@ def macro_name(function: str) -> str:
     return f"MDH_{function.upper()}"
 
 
-def math_macros(function: str) -> list[str]:
-    """The definition of a function's macro, with what it needs but for ``MDH_KEEP``."""
-    t = LANES[function].type
-    name, body = macro_name(function), _BODIES[LANES[function].name](t)
-    used = (
-        ("MDH_CHOOSE", _CHOOSE), ("MDH_CLAMP", _CLAMP), ("MDH_SCALE", _SCALE),
-        ("MDH_OF_EQUAL", _OF_EQUAL), ("MDH_WHOLE", _WHOLE),
-        ("MDH_ROOT", (*_FILLS, *_root(t))),
-    )  # fmt: skip
-    helpers = [line for word, lines in used if any(word in row for row in body) for line in lines]
+def math_macros(*functions: str) -> list[str]:
+    """The definitions of functions' macros, with what they need but for ``MDH_KEEP``, each of it once."""
+    blocks: dict[tuple[str, ...], None] = {}
+    for function in functions:
+        body = _BODIES[LANES[function].name](LANES[function].type)
+        used = (
+            ("MDH_CHOOSE", (_CHOOSE,)), ("MDH_CLAMP", (_CHOOSE, _FILLS, _CLAMP)),
+            ("MDH_SCALE", (_FILLS, _SCALE)), ("MDH_OF_EQUAL", (_OF_EQUAL,)), ("MDH_WHOLE", (_FILLS, _WHOLE)),
+            ("MDH_ROOT", (_FILLS, _root(LANES[function].type))),
+        )  # fmt: skip
+        blocks |= {b: None for word, more in used if any(word in row for row in body) for b in more}
+        blocks[_macro(function, body)] = None
+    return [line for block in blocks for line in block]
+
+
+def _macro(function: str, body: Sequence[str]) -> tuple[str, ...]:
+    name = macro_name(function)
     head = f"#define {name}(F, I, {'value, other' if any('(other)' in row for row in body) else 'value'})"
     if len(body) == 1:
         text = [f"{head} ({body[0].removesuffix(';')})"]
@@ -362,4 +382,4 @@ def math_macros(function: str) -> list[str]:
         rows = [f"    {row} \\" for row in body[:-1]]
         text = [f"{head} ({{ \\", *rows, f"    {body[-1]} }})"]
     text = [re.sub(r"\bmdh_([a-z0-9])\b", rf"mdh_{function}_\1", row) for row in text]  # calls may be nested
-    return [*helpers, f"#ifndef {name} /* {function} in every lane */", *text, "#endif"]
+    return (f"#ifndef {name} /* {function} in every lane */", *text, "#endif")

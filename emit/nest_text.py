@@ -33,6 +33,7 @@ from emit.divided_text import Divided
 from emit.joined_text import joins_rows, may_join, write_joined
 from emit.kernel_text import Context, Lines, atom
 from emit.packs_text import PacksText
+from emit.rest_text import write_rest
 from emit.tile_text import Tile
 from emit.vector_printer import Vectors
 from lowering.agreed import agreed
@@ -270,7 +271,7 @@ class NestText(PacksText):
             self._version(inner, full=True, vectors=vectors)
         if remains:
             with out.block(f"if ({variable} < {end})"):
-                self._rest_of_row(inner, vectors, start, end, size)
+                write_rest(self, inner, vectors, bounds, size)
 
     def _follows_rows(self, vectors: Vectors, loop: Loop) -> bool:
         return bool(self.nest.ahead) and self.function is None and loop.dim == vectors.dim
@@ -365,24 +366,6 @@ class NestText(PacksText):
         if "0" in conditions:
             return "0"
         return " && ".join(c for c in conditions if c is not None) or None
-
-    def _rest_of_row(
-        self, inner: tuple[Loop, ...], vectors: Vectors | None, start: str, end: str, size: int
-    ) -> None:
-        """The last tile of a row: moved back to be whole where points may be computed twice, else clipped."""
-        if not self._may_repeat_points():
-            self._version(inner, full=False, vectors=None)
-            return
-        dim = self.nest.loops[self.scope - 1].dim
-        clipped = self.context.at[dim]
-        last = self.context.names.new(f"{dim}_last")
-        self.out.add(f"const long {last} = {end} - {size};")
-        with self.out.block(f"if ({last} >= {start})"):
-            self.context.at[dim] = last
-            self._version(inner, full=True, vectors=vectors)
-            self.context.at[dim] = clipped
-            self.out.middle("} else {")
-            self._version(inner, full=False, vectors=None)
 
     def _loop(self, k: int) -> ExitStack:
         stack = ExitStack()

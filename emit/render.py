@@ -76,7 +76,7 @@ def emit_openmp(request: KernelRequest) -> Kernel:
     def has(macro: str) -> bool:
         return any(_uses(f.text, f"{macro}(") for f in functions)
 
-    lanes = [x for name in LANES if has(macro_name(name)) for x in math_macros(name)]
+    lanes = math_macros(*(name for name in LANES if has(macro_name(name))))
     assumed = assumptions(request, general.guards, general.memory or (fixed.memory if fixed else []))
     rendered = (
         template("openmp.c.j2")

@@ -227,11 +227,18 @@ class VectorPrinter:
         Compilers make a load and a permutation of it; of elements that are read one by one gcc 12 does so in
         some loops only, and fills lanes one at a time in others (1.4 times the time of such a map).
         """
+        place = self.last_place(buffer, index)
+        return self.reversed(e.type, f"*(const {self.vectors.unaligned(e.type)} *)&{place}")
+
+    def last_place(self, buffer: str, index: tuple[Affine, ...]) -> str:
+        """Where the last lane's element is: the first in memory of a vector that lies there in reverse."""
+        return self._at_lane(f"({self.vectors.lanes} - 1)", lambda: self.context.subscript(buffer, index))
+
+    def reversed(self, t: Type, vector: str) -> str:
+        """A vector with the lanes of another in reverse."""
         lanes, w = self.vectors.lanes, self.context.names.new("w")
-        place = self._at_lane(f"({lanes} - 1)", lambda: self.context.subscript(buffer, index))
-        t, unaligned = self.vectors.type(e.type), self.vectors.unaligned(e.type)
-        whole = f"const {t} {w} = *(const {unaligned} *)&{place}; "
-        return self._each_lane(e.type, lambda lane: f"{w}[{lanes} - 1 - {lane}]", before=whole)
+        whole = f"const {self.vectors.type(t)} {w} = {vector}; "
+        return self._each_lane(t, lambda lane: f"{w}[{lanes} - 1 - {lane}]", before=whole)
 
     def _lane_by_lane(self, e: Expr) -> str:
         """An expression that is computed for each lane on its own."""

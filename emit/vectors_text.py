@@ -146,9 +146,11 @@ class VectorsText(CellsText):
 
     def write_vector(self, s: Store, vectors: Vectors, text: str) -> None:
         """One vector of a store's cells, at the current indices."""
-        t = vectors.unaligned(self.program.buffer(s.buffer).type)
+        printer, t = VectorPrinter(self.context, vectors), self.program.buffer(s.buffer).type
         target = self.context.subscript(s.buffer, s.index)
-        self.out.add(vector_store(t, target, text, self.masks.get(s.buffer)))
+        if self._store_stride(s, vectors.dim) == -1:
+            target, text = printer.last_place(s.buffer, s.index), printer.reversed(t, text)
+        self.out.add(vector_store(vectors.unaligned(t), target, text, self.masks.get(s.buffer)))
 
     def _vectors(self, inner: tuple[Loop, ...]) -> Vectors | None:
         """The vector types, if the innermost loop runs over lanes and its code has a vector form."""
@@ -300,7 +302,7 @@ class VectorsText(CellsText):
                 VectorPrinter(self.context, vectors).vector(start)
         if self.function is None:
             for s in self.program.out.stores:
-                if s.at_last or self._store_stride(s, vectors.dim) != 1:
+                if s.at_last or self._store_stride(s, vectors.dim) not in (1, -1):
                     raise NotVector
                 results = {c: f"r{c}" for c in range(len(self.types))}
                 VectorPrinter(self.context, vectors, results=results).vector(s.value)

@@ -23,8 +23,8 @@ from lowering.facts import (
     may_be_aligned,
     once,
     packable,
-    store_strides,
     stored_bytes,
+    stores_in_vectors,
     strides,
     vector_length,
 )
@@ -255,7 +255,7 @@ def gains_by_constants(f: Facts, point: Point) -> bool:
 
 
 def _is_apart(f: Facts, vector: str) -> bool:
-    return any(s != 1 for s in store_strides(f, vector))
+    return not stores_in_vectors(f, vector)
 
 
 @once

@@ -205,6 +205,12 @@ def store_strides(f: Facts, dim: str) -> list[int | None]:
     return [_raw_stride(f.program, s.buffer, s.index, dim) for s in f.program.out.stores]
 
 
+def stores_in_vectors(f: Facts, dim: str) -> bool:
+    """Whether neighbours along a dimension are stored as vectors; what is only mapped also in reverse."""
+    stored = (1,) if f.pw or f.ps else (1, -1)
+    return all(s in stored for s in store_strides(f, dim))
+
+
 @once
 def has_border(f: Facts) -> bool:
     """Whether a map has vectors only away from its border, see ``lowering.inside``."""
@@ -265,7 +271,7 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
             inputs = [s for _, s in strides(f, d)]
             if d in f.cc:
                 copied = all(packable(f, a.buffer) or s in IN_VECTORS for a, s in strides(f, d))
-                if all(s == 1 for s in store_strides(f, d)):
+                if stores_in_vectors(f, d):
                     if in_vectors(f, inputs):
                         natural_cc.append(d)
                     elif copied:

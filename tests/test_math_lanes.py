@@ -86,9 +86,8 @@ def _arguments(name: str, tag: str) -> str:
 
 def _library(directory: Path, compiler: str, flags: tuple[str, ...]) -> ctypes.CDLL:
     """For each function and width, a loop of vectors over an array."""
-    rows = [KEEP]
+    rows = [KEEP, *math_macros(*LANES)]
     for name, f in LANES.items():
-        rows += math_macros(name)
         t = f.type.name
         integer = "int" if f.type.bits == 32 else "long"
         for width in _widths(f.type, flags):
@@ -127,7 +126,10 @@ def _values(t: ScalarType) -> np.ndarray:
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, np.finfo(real).tiny, np.finfo(real).smallest_subnormal]
     borders = [88.72283, 88.72284, -87.33655, -103.9721, -103.9720, 709.7827, 709.7828, -745.1332, -745.1333]
     every = [any_bits, rng.uniform(-end, end, 1 << 17).astype(real), near_one, near_one * 1e-4]
-    found = np.concatenate([*every, np.array([*special, *borders], real)])
+    small = rng.uniform(*((-104.1, -86) if t.bits == 32 else (-746, -707)), 1 << 15).astype(real)
+    small[rng.integers(0, 2, len(small)) > 0] = -1  # lanes with and without denormal results, and vectors of one kind
+    small[: len(small) // 2].sort()
+    found = np.concatenate([*every, small, np.array([*special, *borders], real)])
     found[np.isnan(found)] = np.nan  # none that signals
     return np.concatenate([found, np.ones(-len(found) % 32, real)])  # whole vectors
 
