@@ -32,7 +32,7 @@ _PIECES = (64, 32, 16)  # bytes
 def write_rest(
     n: NestText, inner: tuple[Loop, ...], vectors: Vectors | None, bounds: tuple[str, str], size: int
 ) -> None:
-    """What is left of a row, whose ``bounds`` these are, from ``n.context.at`` on, behind tiles of ``size``."""
+    """What is left of a row, from ``n.context.at`` on, behind tiles of ``size``; ``bounds``: of the row."""
     start, end = bounds
     if not n._may_repeat_points():
         _in_pieces(n, inner, vectors, end)
