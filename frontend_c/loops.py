@@ -5,6 +5,7 @@ for (i = n; i-- > 0;)                    ->  Head(i, lower=n, bound=0, op=">", s
 while (i < n) { ...; i++; }              ->  Head(i, lower=None, bound=n, op="<", step=1, moved)
 do { ... } while (--n);                  ->  Head(n, lower=None, bound=0, op="!=", step=-1, once)
 for (i = 0, j = n - 1; i < j; i++, j--)  ->  Head(i, lower=0, step=1, meeting=Meeting(i, j, 1, rate=2))
+for (b = 0; b < n; b += 2 * half)        ->  Head(b, lower=0, bound=n, op="<", step=1, stride=2 * half)
 
 ``lower=None``: the value that the iterator has before the loop.  A loop that would never end or only by
 overflow is taken to end (C11 6.8.5p6 for loops without other effects; overflow is undefined for signed
@@ -64,6 +65,7 @@ class Head:
     once: bool = False  # the body runs before the first test
     moved: bool = False  # statements of the body change the iterator, too
     meeting: Meeting | None = None
+    stride: Node | None = None  # what an iteration adds, or takes off (step -1), where that is no constant
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,8 @@ def head(reader: Expressions, node: Node) -> Head:
     if node.cond is None:
         raise _refusal(reader, "loop has no condition", node, whole=True)
     steps = _parts(node.next) if isinstance(node, c_ast.For) else []
-    tests = _tests(reader, node.cond)
     problem: Refusal | None = None
-    for test in tests:
+    for test in _tests(reader, node.cond):
         moving = [n for n in steps if stepped(n) == test.name]
         inside = test.name in assigned_names(node.stmt) and not _redeclares(node.stmt, test.name)
         if not moving and not test.move and not inside:
@@ -94,7 +95,7 @@ def head(reader: Expressions, node: Node) -> Head:
             return _head(reader, node, test, moving, inside, steps)
         except Refusal as refusal:
             problem = problem or refusal
-    found = _meeting_head(reader, node, steps)
+    found = _meeting_head(reader, node, steps) or _shifted_head(reader, node, steps)
     if found is not None:
         return found
     if problem is not None:
@@ -105,17 +106,37 @@ def head(reader: Expressions, node: Node) -> Head:
 def _head(
     reader: Expressions, node: Node, test: _Test, moving: list[Node], inside: bool, steps: list[Node]
 ) -> Head:
-    step = test.move + sum(_step(reader, n) for n in moving)
-    if inside:
-        step += _moves(reader, node, test.name)
+    stride = None
+    if len(moving) == 1 and test.op != "!=" and not test.move and not inside:
+        step, stride = _stride(reader, node, moving[0])
+    else:
+        step = test.move + sum(_step(reader, n) for n in moving)
+        if inside:
+            step += _moves(reader, node, test.name)
     lower, declared, before = _initial(reader, node, test.name)
     _check(reader, node, test, step)
     after = [n for n in steps if n not in moving]
     once = isinstance(node, c_ast.DoWhile)
     return Head(
         test.name, lower, test.op, test.bound, step, declared, before, after, test.offset,
-        0 if once else test.move, test.move if test.late else 0, once, inside,
+        0 if once else test.move, test.move if test.late else 0, once, inside, stride=stride,
     )  # fmt: skip
+
+
+def _shifted_head(reader: Expressions, node: Node, steps: list[Node]) -> Head | None:
+    """``b + s <= n`` with a step that is no constant, as ``b <= n - s``."""
+    cond = node.cond
+    left = uncast(cond.left) if isinstance(cond, c_ast.BinaryOp) and cond.op in _MIRRORED else None
+    if not isinstance(left, c_ast.BinaryOp) or left.op != "+" or not isinstance(left.left, c_ast.ID):
+        return None
+    test = _Test(left.left.name, cond.op, c_ast.BinaryOp("-", cond.right, left.right, cond.coord))
+    moving = [n for n in steps if stepped(n) == test.name]
+    if len(moving) != 1 or test.name in assigned_names(node.stmt):
+        return None
+    try:
+        return _head(reader, node, test, moving, False, steps)
+    except Refusal:
+        return None
 
 
 def _refusal(reader: Expressions, message: str, node: Node, whole: bool = False) -> Refusal:
@@ -259,6 +280,23 @@ def _step(reader: Expressions, node: Node) -> int:
     if not isinstance(amount, Const) or not isinstance(amount.value, int) or not amount.value:
         raise _refusal(reader, "step is not constant", node)
     return sign * amount.value
+
+
+def _stride(reader: Expressions, loop: Node, node: Node) -> tuple[int, Node | None]:
+    """Step and, where it is not constant, what it is a multiple of: something that stays in the loop."""
+    sign, value = amount_of(node) or (0, None)
+    names = set() if value is None else {n.name for n in walk_nodes(value) if isinstance(n, c_ast.ID)}
+    parts = [n for n in (loop.stmt, loop.cond, getattr(loop, "next", None)) if n is not None]
+    changed = sorted(names & ({name for n in parts for name in assigned_names(n)} | {stepped(node)}))
+    if changed:
+        raise refuse(
+            "MDH210", f"step depends on `{changed[0]}`, which the loop changes", reader.span(value),
+            help="count by a step that stays, and compute what else is needed from the iterator",
+        )  # fmt: skip
+    calls = value is not None and any(isinstance(n, c_ast.FuncCall) for n in walk_nodes(value))
+    if value is None or not names or calls or isinstance(reader.convert(value), Const):
+        return _step(reader, node), None
+    return sign, value
 
 
 def amount_of(node: Node) -> tuple[int, Node | None] | None:

@@ -10,7 +10,7 @@ refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -172,6 +172,13 @@ def roots(reader: NestReader) -> tuple[Root, ...]:
         if variable is not None and variable.name not in found:
             found[variable.name] = Root(variable.name, _declaration(variable.decl))
     return tuple(found.values())
+
+
+def set_first(reader: NestReader, known: Collection[str]) -> tuple[Root, ...]:
+    """The variables from outside that are followed from where the nest sets them; none of those ``known``."""
+    found = (b for b in list(reader.outer.values()) if reader.tracker.follows(b) and b.source not in known)
+    variables = (reader.variable(b.source) for b in found)
+    return tuple(Root(v.name, _declaration(v.decl), unset=True) for v in variables if v is not None)
 
 
 def _declaration(decl: Node) -> str:

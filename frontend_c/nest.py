@@ -604,6 +604,8 @@ class NestReader(Statements):
         own = self.visible(h.iterator) if h.declared is None else self.scopes[-1].get(h.iterator)
         if own is not None and isinstance(own.ctype, Pointer) and own.refusal is None:
             out.append(self._over_memory(h, own, node))
+        elif h.stride is not None:
+            out += self._strided(h, h.stride, node)
         else:
             ctype, outside = self._iterator_type(h.iterator, h.declared, node)
             r = self._checked_range(h, ctype, node)
@@ -771,22 +773,68 @@ class NestReader(Statements):
         lower = self.extents.hoist(total(start.index[-1], Const(h.ahead, INT64)))
         r = Range(lower, self.extents.hoist(total(last, Const(change, INT64))), h.step)
         self._runs_once(h, r, node)
+        around, target = start.index[:-1], start.target
+        return self._walked(h, own, r, lambda v: At(start.binding, (*around, v), target), node)
+
+    def _walked(
+        self, h: Head, own: Binding, r: Range, at: Callable[[Expr], Known], node: Node
+    ) -> Loop:
+        """A loop over ``r`` in which a variable has the value ``at(iterator)``, and behind it one more."""
         outer_depth = self.tracker.depth.get(own, 0)
         self.tracker.depth[own] = self.tracker.maybe
         it = Binding(own.source, "iterator", Value(INT64, "long"), self.names.unique(own.source))
-        self.tracker.values[own] = At(start.binding, (*start.index[:-1], Var(it.name, INT64)), start.target)
+        self.tracker.values[own] = at(Var(it.name, INT64))
         loop, leave = self._body(node, h, it, r, False, own)
         leave()
 
         def final() -> Known:
             value = self.tracker.final(own, r, node)()
             assert not isinstance(value, At)
-            return At(start.binding, (*start.index[:-1], value), start.target)
+            return at(value)
 
         self.tracker.depth[own] = outer_depth
         self.tracker.values[own] = final
         self.tracker.changed[own] = True
         return loop
+
+    def _strided(self, h: Head, stride: Node, node: Node) -> list[Out]:
+        """``for (b = lo; b < hi; b += s)``: a loop over ``t``, in which ``b`` is ``lo + s*t``.
+
+        It runs ``(hi - lo + s - 1) / s`` times, where ``s`` is positive, which the generated code tests.
+        """
+        out: list[Out] = []
+        if h.declared is not None:
+            out += self.statement(h.declared)
+        elif h.lower is not None:
+            name = c_ast.ID(h.iterator, node.coord)
+            out += self.statement(c_ast.Assignment("=", name, h.lower, node.coord))
+        own = self.visible(h.iterator)
+        by = self._bound(stride)
+        step = as_affine(by) if self.invariant(by) else None
+        if own is None or not self.tracker.follows(own) or step is None:
+            raise refuse(
+                "MDH210", "step is not constant", self.span(stride),
+                help="count with integers of 32 bits or more, by a step that the nest does not change",
+            )  # fmt: skip
+        self.facts.append(step - 1)
+        assert isinstance(own.ctype, Value)
+        r = self._checked_range(replace(h, lower=None, stride=None), own.ctype, node)
+        limit = Const(0, INT32) if h.bound is None else self.convert(h.bound)
+        assert isinstance(own.ctype.type, ScalarType) and isinstance(limit.type, ScalarType)
+        if h.step < 0 and not common(own.ctype.type, limit.type).is_signed:
+            raise refuse(
+                "MDH210", "an unsigned iterator may get below its bound", self.span(node.cond),
+                help="count upwards, or use a signed iterator",
+            )  # fmt: skip
+        trips = Binary("/", total(r.span, total(by, Const(-1, INT64))), by, INT64)
+        if not self.invariant(trips):
+            raise refuse(
+                "MDH202", "how often the loop runs is a quotient of what changes in the nest",
+                self.span(node.cond), help=HELP,
+            )  # fmt: skip
+        first, moved = r.lower, times(Const(h.step, INT64), by)
+        counted = Range(Const(0, INT64), self.extents.hoist(trips), 1)
+        return [*out, self._walked(h, own, counted, lambda v: total(first, times(moved, v)), node)]
 
     def _fixed(self, at: At) -> bool:
         """Is the start of the buffer a pointer that can be named before the nest?"""

@@ -24,7 +24,7 @@ from frontend_c.functions import Functions, parameters, why_not_combine
 from frontend_c.hole import Place, all_exact, hole_test
 from frontend_c.lexer import Token, is_statement_list, statement_end
 from frontend_c.loops import HELP
-from frontend_c.members import roots
+from frontend_c.members import roots, set_first
 from frontend_c.nest import ByMemory, Enclosing, NestReader, Result
 from frontend_c.parsing import Chunk, Node, Unit, UnparsedError, c_ast, definition_in, first_token, walk_nodes
 from frontend_c.preprocess import CompileCommand
@@ -33,7 +33,7 @@ from frontend_c.teams import around, in_the_way, own_variables, pragma_at, regio
 from frontend_c.tracking import Untracked
 from lifter.annotations import BUILTIN_OPERATORS, Claim, Directive, parse_claim, parse_directive
 from lifter.loop_nest import LoopNest
-from lifter.trees import has_loop, has_while
+from lifter.trees import has_loop, has_while, loops_in
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.expr import ScalarType
 from mdh_core.ir import Param
@@ -295,11 +295,13 @@ class _One:
             self.file.functions.get(f, self.directive.clause_span("combine_ops"))
         directive = replace(self.directive, assume=(*self.directive.assume, *reader.guards))
         params = (*params, *self._of_assumptions(reader, nest, {p.name for p in params}))
+        known = {p.value for p in params} | {s.name for s in scalars} | {b.base for b in buffers}
+        known |= {x.source_name for x in loops_in(statements) if x.declared_outside}
         return LoopNest(
             self.name, self.function, self.label, params, buffers, scalars, statements,
             self.file.functions.closure([*reader.called, *named]), directive, self.file.source.path,
             self.span, NO_SPAN if self.found.word in ("", "scop") else self.found.span, self._function_span(),
-            self.found.end >= 0, self._remarks(first, last), roots(reader),
+            self.found.end >= 0, self._remarks(first, last), (*roots(reader), *set_first(reader, known)),
             facts=tuple(dict.fromkeys(reader.facts)),
         )  # fmt: skip
 

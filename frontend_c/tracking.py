@@ -22,7 +22,7 @@ from frontend_c.c_types import Array, CType, Pointer, Value
 from frontend_c.expressions import Binding, Place, times, total, wide
 from frontend_c.loops import LOOPS, amount_of, head, stepped
 from frontend_c.parsing import Node, c_ast, walk_nodes
-from frontend_c.statements import assigned_names
+from frontend_c.statements import assigned_names, assigned_outside
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import INT32, INT64, Binary, Const, Expr, ScalarType, Select, Var, as_affine, variables
 
@@ -204,7 +204,7 @@ class Tracker:
         ``rest``: what else runs in each iteration, after the body.  ``own``: the iterator's variable.
         """
         body = [node.stmt, *rest]
-        names = {name for part in body for name in assigned_names(part)}
+        names = {name for part in body for name in assigned_outside(part)}
         inside = _declared(node.stmt)
         exits: list[tuple[Binding, Known | Later | None]] = []
         depths: list[tuple[Binding, int]] = []
@@ -351,11 +351,13 @@ class Tracker:
             if h.lower is None:
                 raise self.lost(b, node, "counts a loop from where it stands")
             return None
-        if h.meeting is not None:
-            raise self.lost(b, node, "moves as often as a loop runs, which cannot be told")
         before = self._amount(h.before, name, b, loop)
+        if before is None:
+            return None
+        if h.meeting is not None or h.stride is not None:
+            raise self.lost(b, node, "moves as often as a loop runs, which cannot be told")
         inner = self._amount([node.stmt, *h.after], name, b, loop)
-        if before is None or inner is None:
+        if inner is None:
             return None
         nodes = [n for n in (h.lower, h.bound) if n is not None]
         for n in nodes:
@@ -408,7 +410,7 @@ def counters(nest: Node) -> frozenset[str]:
         if isinstance(n, c_ast.For) and n.cond is not None:
             own = {stepped(m) for m in _own_steps(n)}
             iterators |= own
-            bounds |= _names(n.cond)
+            bounds |= _names(n.cond) | {name for m in _steps(n) for name in _amount_names(m)}
             needed |= _names(n.cond) & {stepped(m) for m in _steps(n)} - own
         if isinstance(n, c_ast.ArrayRef):
             needed |= _names(n.subscript)
@@ -431,9 +433,15 @@ def _own_steps(loop: Node) -> list[Node]:
     parts = getattr(loop.init, "exprs", None) or getattr(loop.init, "decls", None) or [loop.init]
     begun = {n.name if isinstance(n, c_ast.Decl) else stepped(n) for n in parts if n is not None}
     tested: Iterable[str] = _names(loop.cond) if loop.cond is not None else ()
-    steps = _steps(loop)
+    steps = [n for n in _steps(loop) if not _amount_names(n)]  # others are followed (``Head.stride``)
     own = next((name for name in tested if name in begun and any(stepped(n) == name for n in steps)), "")
     return [n for n in steps if stepped(n) == own]
+
+
+def _amount_names(step: Node) -> set[str]:
+    """The names in what a step adds."""
+    change = amount_of(step) if stepped(step) else None
+    return set() if change is None or change[1] is None else set(_names(change[1]))
 
 
 def _steps(loop: Node) -> list[Node]:

@@ -62,10 +62,12 @@ class Root:
     """A variable outside the nest of which the nest uses members, or what it points to: ``m`` of ``m->n``.
 
     ``declaration``: C text that declares it, without qualifiers and initial value (``matrix *m``).
+    ``unset``: the nest sets it before it is read, so that only its text speaks of it.
     """
 
     name: str
     declaration: str
+    unset: bool = False
 
 
 @dataclass(frozen=True, slots=True)

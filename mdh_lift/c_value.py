@@ -52,6 +52,25 @@ def names_in(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def divisors_in(text: str) -> set[str]:
+    """Variables and members that the expression divides by.
+
+    >>> sorted(divisors_in("2 * h ? (n - 1) / (2 * h) : m->k / m->s"))
+    ['h', 'm->s']
+    """
+    stream = tokens(text.encode())
+    found: set[str] = set()
+    for k in range(1, len(stream)):
+        if _text(stream, k - 1) != "/":
+            continue
+        end, depth = k, 0
+        while end < len(stream) and (depth or end == k):
+            depth += {"(": 1, ")": -1}.get(_text(stream, end), 0)
+            end = _member(stream, end)[1] if stream[end].kind == "id" else end + 1
+        found |= set(names_in(b" ".join(t.text for t in stream[k:end]).decode("latin-1")))
+    return found
+
+
 def _text(stream: Sequence[Token], k: int) -> str:
     return stream[k].text.decode("latin-1") if 0 <= k < len(stream) else ""
 

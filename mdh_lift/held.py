@@ -5,6 +5,7 @@
                                       double *a = __builtin_alloca(sizeof *a);  *a = a_value;
 
 The nest is compared as it stands, so what it names must be there; the arguments have names of their own.
+Variables that it sets itself before it reads them have none: they are declared.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def held_by_roots(lifted: LiftedNest, written: Collection[str]) -> tuple[str, st
     made: set[str] = set()
     for root in nest.roots:
         of_root = [place for place in stores if _root(place) == root.name]
-        if not of_root:
+        if not of_root and not root.unset:
             continue
         lines.append(f"{root.declaration};")
         for place in of_root:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 
 from emit.host_text import leaves
 from lifter.lift import LiftedNest
 from mdh_core.expr import Affine, ScalarType
 from mdh_core.ir import Buffer, Param
 from mdh_lift import iterations
-from mdh_lift.c_value import is_place, names_in, value
+from mdh_lift.c_value import NotAnInteger, divisors_in, is_place, names_in, value
 
 # extent of every dimension whose size is a parameter, by the number of such dimensions
 _USUAL_EXTENTS = {1: 1 << 23, 2: 2048, 3: 512, 4: 96, 5: 40}
@@ -27,6 +28,8 @@ _MANY_DIMENSIONS = 16
 _MOST_POINTS = 1 << 27
 _NO_EXTENT = 64  # of a parameter that is no size
 _AN_ADDRESS = 1  # of an array: it is there
+_STEP = 32  # of one that a loop goes by
+_FEW_POINTS = 1 << 20
 _PLACE = 3  # of one that says where in an array, or in a loop's range, the nest begins
 
 
@@ -57,7 +60,7 @@ def variables_of(lifted: LiftedNest) -> dict[str, Param]:
 
 def _addresses(lifted: LiftedNest) -> set[str]:
     """Pointers of which the nest may ask whether they are null: to arrays and to structs."""
-    return {b.name for b in lifted.nest.buffers} | {r.name for r in lifted.nest.roots}
+    return {b.name for b in lifted.nest.buffers} | {r.name for r in lifted.nest.roots if not r.unset}
 
 
 def places_of(lifted: LiftedNest) -> dict[str, str]:
@@ -89,17 +92,28 @@ def sizes_of(lifted: LiftedNest) -> dict[str, int]:
     while extent > 1 and _points(lifted, sizes) > _MOST_POINTS:
         extent //= 2
         sizes = _sizes_with(lifted, extent)
+    while _steps_of(lifted) and extent < 1 << 23 and _points(lifted, sizes) < _FEW_POINTS:
+        extent *= 2
+        sizes = _sizes_with(lifted, extent)
     return sizes
+
+
+def _steps_of(lifted: LiftedNest) -> set[str]:
+    """Variables that divide lengths: the steps of loops (``b += 2 * half``)."""
+    places = places_of(lifted)
+    found = {name for p in lifted.nest.params if is_derived(p) for name in divisors_in(p.value)}
+    return {places[name] for name in found & places.keys()}
 
 
 def _sizes_with(lifted: LiftedNest, extent: int) -> dict[str, int]:
     sizes, places = extents_and_places(lifted)
+    steps = _steps_of(lifted)
     clause = dict(lifted.nest.directive.sizes[0]) if lifted.nest.directive.sizes else {}
     values = {}
     for name, param in variables_of(lifted).items():
         if isinstance(param.type, ScalarType) and param.type.is_integer:
             usual = extent if name in sizes else _PLACE if name in places else _NO_EXTENT
-            values[name] = clause.get(name, usual)
+            values[name] = clause.get(name, min(usual, _STEP) if name in steps else usual)
     return values
 
 
@@ -172,3 +186,21 @@ def parameter_values(lifted: LiftedNest, sizes: Mapping[str, int | float]) -> di
         if isinstance(p.type, ScalarType) and p.type.is_integer:
             found[p.name] = value(p.value, known | named | found) if is_derived(p) else known[_variable(p)]
     return found
+
+
+def keeps_assumptions(lifted: LiftedNest, sizes: Mapping[str, int | float]) -> bool:
+    """Whether all holds that generated code tests before it runs; what cannot be told here counts as true.
+
+    For other sizes the original runs, which may mean nothing then (a loop by steps of 0).
+    """
+    try:
+        values = parameter_values(lifted, sizes)
+    except (NotAnInteger, KeyError):
+        return True
+    known = {name: int(v) for name, v in sizes.items()} | values
+    for text in lifted.nest.directive.assume:
+        with suppress(NotAnInteger):
+            if not value(text, known):
+                return False
+    tested = [a for p in lifted.programs for a in p.assumptions if a.names <= values.keys()]
+    return all(a.evaluate(values) >= 0 for a in tested)

@@ -20,6 +20,7 @@ from mdh_lift import subject as subjects
 from mdh_lift.alternatives import alternatives_in
 from mdh_lift.classes import WITHIN, SeveralPlan
 from mdh_lift.gpu_plans import GpuPlan
+from mdh_lift.nest_sizes import keeps_assumptions
 from mdh_lift.specials import specials_of
 from tuning.budget import Budget
 from tuning.results import TuneResult, text_hash
@@ -152,7 +153,9 @@ def _ladder(
     found: dict[tuple[int, ...], dict[str, int]] = {}
     for sizes in tried:
         fits = subjects.repaired(lifted, sizes)
-        if fits is not None and subjects.work(lifted, fits) <= subjects.MOST_WORK:
+        if fits is None or subjects.work(lifted, fits) > subjects.MOST_WORK:
+            continue
+        if keeps_assumptions(lifted, fits):
             found.setdefault(tuple(fits.values()), fits)
     own = _of_class(plan, variables) if isinstance(plan, SeveralPlan) else []
     small = list(found.values())[: 24 - len(own)]

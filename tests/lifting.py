@@ -17,6 +17,7 @@ from mdh_core.interpreter import BufferValue, integers, required_extents, row_ma
 from mdh_core.ir import HostLoop, MdhProgram, Step
 from mdh_core.rules import verify
 from mdh_core.source import SourceFile
+from mdh_lift.c_value import names_in
 from mdh_lift.c_value import value as c_value
 
 Contents = dict[str, list[Value]]
@@ -96,7 +97,8 @@ def one_trial(nest: LiftedNest, rng: random.Random, splits: bool) -> bool:
         params[x.name] = rng.randint(0, 5) if integer else random_value(x.type, rng)
     for x in source.params:  # hoisted invariants are values of their own only by name
         if x.value not in ("", x.name):
-            params[x.name] = c_value(x.value, integers(params))
+            outside = {name: rng.randint(0, 9) for name in names_in(x.value) if name not in params}
+            params[x.name] = c_value(x.value, integers(params) | outside)
     if any(a.evaluate(integers(params)) < 0 for p in nest.programs for a in p.assumptions):
         return False
     extents = needed_extents(nest.touching or nest.program, params)

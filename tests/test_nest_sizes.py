@@ -89,3 +89,20 @@ def test_verified_with_these(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert [n["verification"]["cases"] > 40 for n in json.loads(done.stdout)["nests"]] == [True] * len(chosen)
+
+
+def test_steps_are_small_and_there_is_work() -> None:
+    body = "for (int b = 0; b < n; b += 2 * h) for (int k = 0; k < h; k++) x[b + k] += x[b + k + h];"
+    nest = nest_of("int n, int h, double *x", body)
+    sizes = nest_sizes.sizes_of(nest)
+    assert sizes["h"] == 32 and sizes["n"] >= 1 << 21
+    assert nest_sizes.sizes_of(nest_of("int n, double *x", "for (int i = 0; i < n / 2; i++) x[i] = 0;"))["n"] == 1 << 23
+
+
+def test_sizes_that_the_generated_code_declines_are_told() -> None:
+    nest = nest_of("int n, int s, double *x", "for (int i = 0; i < n; i += s) x[i] = 0;")
+    assert [nest_sizes.keeps_assumptions(nest, {"n": 5, "s": s}) for s in (0, 1, 7)] == [False, True, True]
+    nest = nest_of("int n, int m, double *x", "for (int i = 0; i < n; i++) x[i + m] *= 2;", "assume(m >= n)")
+    assert [nest_sizes.keeps_assumptions(nest, {"n": 5, "m": m}) for m in (4, 5)] == [False, True]
+    nest = nest_of("int n, int m, double *x", "for (int i = 0; i < n; i++) x[i] *= 2;", "assume(sizeof(n) > m)")
+    assert nest_sizes.keeps_assumptions(nest, {"n": 5, "m": 3})  # cannot be told

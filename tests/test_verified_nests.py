@@ -208,6 +208,33 @@ int kept(int n, int m, const int *restrict a) {
         for (int l = 0; l < k; l++)
             for (int j = 0; j < m; j++) O[i][j] += A[i][l] * B[id[l]][j];
 }""",
+    # counters that run towards each other, declared outside of the nest, which sets them
+    "turned": """void turned(int n, int m, float *a) {
+    int i, j, k;
+#pragma mdh
+    for (k = 0; k < n; k++)
+        for (i = 0, j = m - 1; i < j; i++, j--) { float t = a[k * m + i]; a[k * m + i] = a[k * m + j]; a[k * m + j] = t; }
+}""",
+    # by steps that are a variable, which is not 0
+    "butterflies": """void butterflies(int n, int half, float *x, const float *w) {
+#pragma mdh
+    for (int b = 0; b < n; b += 2 * half)
+        for (int k = 0; k < half; k++) {
+            float u = x[b + k], v = x[b + k + half] * w[k];
+            x[b + k] = u + v;
+            x[b + k + half] = u - v;
+        }
+}""",
+    # sums of sparse rows in cells of which a condition leaves some alone
+    "masked": """void masked(int n, int m, const int *restrict p, const int *restrict col, const double *restrict v,
+            const double *restrict x, double *restrict y, const int *restrict w) {
+#pragma mdh
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < m; j++) {
+            if (w[i * m + j] < 0) { y[i * m + j] = -1; continue; }
+            for (int k = p[i]; k < p[i + 1]; k++) y[i * m + j] += v[k] * x[col[k] * m + j];
+        }
+}""",
 }
 
 
