@@ -90,7 +90,7 @@ _SCALE = (
     "      const F mdh_least = (F){0} + (1 - (bias)), mdh_more = (F){0} + ((bias) + (bits) - 1); \\",
     "      const F mdh_units = (F)(((I){0} + ((bias) + (bits))) << (bits)); \\",
     "      F mdh_by = (k); \\",
-    '      __asm__("vcmp" kind " {$1, %2, %1, %%k1|k1, %1, %2, 1}\\n\\t" \\',
+    '      __asm__("vcmp" kind " {$17, %2, %1, %%k1|k1, %1, %2, 17}\\n\\t" \\',
     '              "kortestw {%%k1, %%k1|k1, k1}\\n\\t" \\',
     '              "jz 1f\\n\\t" \\',
     '              "vadd" kind " {%3, %1, %1%{%%k1%}|%1%{k1%}, %1, %3}\\n\\t" \\',

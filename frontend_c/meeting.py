@@ -29,6 +29,7 @@ from mdh_core.expr import INT64, Binary, Cast, Const, Expr, ScalarType, Var, aff
 if TYPE_CHECKING:
     from frontend_c.nest import NestReader
 
+
 def meeting_range(reader: NestReader, h: Head, m: Meeting, lower: Expr, node: Node) -> Range:
     """The bounds of a loop whose iterator begins at ``lower``.
 

@@ -603,6 +603,11 @@ class NestReader(Statements):
             out += self.statement(h.declared)
         own = self.visible(h.iterator) if h.declared is None else self.scopes[-1].get(h.iterator)
         if own is not None and isinstance(own.ctype, Pointer) and own.refusal is None:
+            if h.stride is not None or h.meeting is not None:
+                raise refuse(
+                    "MDH210", f"loop over the pointer `{h.iterator}` by other steps than constant ones",
+                    self.span(h.stride or node.cond), help="count with an integer, and index the array",
+                )  # fmt: skip
             out.append(self._over_memory(h, own, node))
         elif h.stride is not None:
             out += self._strided(h, h.stride, node)

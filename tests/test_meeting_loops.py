@@ -91,6 +91,7 @@ def test_sides_that_might_wrap_are_tested():
         ("for (int i = 1; 2 * i > n; i++) b[i] = 1;", "MDH210", "condition does not compare"),
         ("for (size_t i = 0, j = m; i <= j; i++, j--) b[i] = 1;", "MDH210", "may wrap"),
         ("for (size_t i = 0, j = m; i < j; i++, j -= 2) b[i] = 1;", "MDH210", "may wrap"),
+        ("{ float *l = a, *r = a + n; for (; l < r; l++, r--) *l = *r; }", "MDH210", "pointer"),
         ("for (unsigned char i = 0; 2 * i < n; i++) b[i] = 1;", "MDH210", "may wrap"),
         ("for (int k = 0; k < n; k++) for (int i = 0; 2 * i < k; i++) b[k] += a[i];", "MDH202", "as often as 2"),
     ],

@@ -25,6 +25,8 @@ LOOPS = [
     "for (int b = 0; b + 2 * s <= n; b += 2 * s) for (int k = 0; k < s; k++) y[b + k + s] = y[b + k];",
     "for (int k = 0; k < 3; k++) for (int i = 0; i < n; i += s) y[n * k + i] = i;",
     "{ int i; for (i = 0; i < n; i += s) y[i] = i; y[30] = i; }",
+    "{ int m = 2; for (int i = 1; i < n; i += m) y[i] = i + s; }",
+    "{ int i, m = 3; for (i = 1; i < n; i += m) y[i] = i + s; y[30] = i; }",
     "{ int i, m = s + 1; for (i = 1; i < n; i += m) y[i] = i; y[30] = i + m; }",
     "{ int i = 0; while (i < n) { y[i] = i; i++; } for (i = 0; i < n; i += s) y[i] *= 2; y[31] = i; }",
 ]
@@ -60,6 +62,7 @@ def test_butterflies_are_two_dimensions():
         ("for (int i = 0; i != n; i += s) b[i] = 1;", "MDH210", "step is not constant"),
         ("for (short i = 0; i < n; i += s) b[i] = 1;", "MDH210", "step is not constant"),
         ("for (unsigned i = u; i > 3; i -= s) b[i] = 1;", "MDH210", "below its bound"),
+        ("for (float *p = a; p < a + n; p += s) *p = 1;", "MDH210", "over the pointer `p`"),
         ("for (int i = 0; i < n; i += (int)a[0]) b[i] = 1;", "MDH2", "step"),
         ("for (int j = 0; j < n; j++) for (int i = j; i < n; i += s) b[i] += a[j];", "MDH202", "a quotient of"),
     ],
