@@ -12,7 +12,7 @@ nothing that the loop changes is a part of its subscripts.
 
 A loop in a branch leaves its store behind the branch:
 
-before   if (w[i] > 0) for k in [p[i], q[i]): y[i] = y[i] + v[k]
+before   if (w[i] > 0) for k in [p[i], q[i]): y[i] = y[i] + v[k]       (or s = s + v[k], and y[i] = s)
 after    c = w[i] > 0;  y_2 = c && p[i] < q[i] ? y[i] : 0;  if (c) for k ...: y_2 = y_2 + v[k];
          if (c && p[i] < q[i]) y[i] = y_2
 
@@ -168,13 +168,20 @@ def _joined(s: If) -> tuple[Expr, Branch]:
 
 
 def _branch_cells(body: Branch) -> list[tuple[Load, bool]] | None:
-    """The cells that a branch updates in its one loop, and whether it stores in them in any case.
+    """The cells that a branch with one loop changes, and whether it stores in them in any case.
 
-    None where it has no such loop, or something else than declarations and stores in these cells beside it.
+    None where there is no such loop, or something else beside it than declarations and assignments to these
+    cells and to what is declared.
     """
     loops = [x for x in body if isinstance(x, Loop)]
     rest = [x for x in body if not isinstance(x, Loop)]
-    cells = _cells(loops[0]) if len(loops) == 1 else []
+    if len(loops) != 1 or not ends_in_memory(loops[0]):
+        return None
+    inside = _cells(loops[0])
+    if assigned_buffers(loops[0].body) != {c.buffer for c in inside}:
+        return None
+    stored = [x.target for x in rest if isinstance(x, Assign) and isinstance(x.target, Load)]
+    cells = list(dict.fromkeys((*inside, *stored)))
     if not cells or not all(isinstance(x, Declare | Assign) for x in rest):
         return None
     own = {d.name for d in declarations(body)}
@@ -185,5 +192,4 @@ def _branch_cells(body: Branch) -> list[tuple[Load, bool]] | None:
         return None
     if any(variables(e) & own or _read(e) & written for e in ends):
         return None
-    stored = [x.target for x in rest if isinstance(x, Assign)]
     return [(c, c in stored) for c in cells]

@@ -634,6 +634,8 @@ def test_loops_of_unknown_length_in_branches_update_cells() -> None:
         f"if (w[i] > 0) {loop} y[i] += v[k]; else {loop} y[i] -= v[k];",
         f"if (w[i] <= 0) continue; {loop} y[i] += v[k];",
         f"if (w[i] > 0) if (w[i] < 4) {loop} y[i] += v[k];",
+        f"if (w[i] > 0) {{ double s = 0; {loop} s += v[k]; y[i] = s; }}",
+        f"if (w[i] > 0) {{ double s = 1; {loop} s += v[k]; y[i] += s; z[i][2] = s * w[i]; }} else y[i] = 2;",
     ):
         nest = found(body)
         assert operators(nest) == "i:cc", body
@@ -642,6 +644,7 @@ def test_loops_of_unknown_length_in_branches_update_cells() -> None:
         f"if (w[i] > 0) {loop} y[k] += v[k];",
         f"if (w[i] > 0) {{ {loop} y[i] += v[k]; y[i + 1] = 0; }}",
         f"if (w[i] > 0) {{ {loop} y[i] += v[k]; y[p[i]] = 3; }}",
+        f"if (w[i] > 0) {{ double s = 0; {loop} {{ s += v[k]; y[k] = s; }} y[i] = s; }}",
         "if (w[i] > 0) { int m = p[i] + 3; for (int k = p[i]; k < m; k++) y[i] += v[k]; }",
     ):
         assert operators(found(body)) == "MDH202", body
