@@ -4,7 +4,7 @@ for (i = n - 1, s = 0; 0 <= i; i -= 2)   ->  Head(i, lower=n - 1, bound=0, op=">
 for (i = n; i-- > 0;)                    ->  Head(i, lower=n, bound=0, op=">", step=-1, ahead=-1, late)
 while (i < n) { ...; i++; }              ->  Head(i, lower=None, bound=n, op="<", step=1, moved)
 do { ... } while (--n);                  ->  Head(n, lower=None, bound=0, op="!=", step=-1, once)
-for (i = 0, j = n - 1; i < j; i++, j--)  ->  Head(i, lower=0, step=1, meeting=Meeting(i, j, 1, rate=2))
+for (i = 0, j = n - 1; i < j; i++, j--)  ->  Head(i, lower=0, step=1, meeting=Meeting(i, j, 1, 1, -1))
 for (b = 0; b < n; b += 2 * half)        ->  Head(b, lower=0, bound=n, op="<", step=1, stride=2 * half)
 
 ``lower=None``: the value that the iterator has before the loop.  A loop that would never end or only by
@@ -31,16 +31,22 @@ LOOPS = c_ast.For | c_ast.While | c_ast.DoWhile
 
 @dataclass(frozen=True)
 class Meeting:
-    """A condition ``high - low >= slack`` of sides that come ``rate`` nearer to each other per iteration.
+    """A condition ``high - low >= slack`` of sides that come nearer to each other.
 
-    ``moves`` are the variables in them that the loop moves, with what it adds to each.
+    ``moves`` are the variables in them that the loop moves, with what an iteration adds to each;
+    ``rising`` and ``falling`` what it adds to ``low`` and ``high``.
     """
 
     low: Node
     high: Node
     slack: int
-    rate: int
+    rising: int
+    falling: int
     moves: Mapping[str, int]
+
+    @property
+    def rate(self) -> int:
+        return self.rising - self.falling
 
 
 @dataclass(eq=False)
@@ -126,17 +132,23 @@ def _head(
 def _shifted_head(reader: Expressions, node: Node, steps: list[Node]) -> Head | None:
     """``b + s <= n`` with a step that is no constant, as ``b <= n - s``."""
     cond = node.cond
-    left = uncast(cond.left) if isinstance(cond, c_ast.BinaryOp) and cond.op in _MIRRORED else None
-    if not isinstance(left, c_ast.BinaryOp) or left.op != "+" or not isinstance(left.left, c_ast.ID):
+    if not isinstance(cond, c_ast.BinaryOp) or cond.op not in _MIRRORED:
         return None
-    test = _Test(left.left.name, cond.op, c_ast.BinaryOp("-", cond.right, left.right, cond.coord))
-    moving = [n for n in steps if stepped(n) == test.name]
-    if len(moving) != 1 or test.name in assigned_names(node.stmt):
-        return None
-    try:
-        return _head(reader, node, test, moving, False, steps)
-    except Refusal:
-        return None
+    for left, op, right in ((cond.left, cond.op, cond.right), (cond.right, _MIRRORED[cond.op], cond.left)):
+        side = uncast(left)
+        if not isinstance(side, c_ast.BinaryOp) or side.op != "+":
+            continue
+        for own, other in ((side.left, side.right), (side.right, side.left)):
+            name = own.name if isinstance(own, c_ast.ID) else ""
+            moving = [n for n in steps if stepped(n) == name]
+            if len(moving) != 1 or name in assigned_names(node.stmt):
+                continue
+            test = _Test(name, op, c_ast.BinaryOp("-", right, other, cond.coord))
+            try:
+                return _head(reader, node, test, moving, False, steps)
+            except Refusal:
+                continue
+    return None
 
 
 def _refusal(reader: Expressions, message: str, node: Node, whole: bool = False) -> Refusal:
@@ -219,12 +231,13 @@ def _meeting_head(reader: Expressions, node: Node, steps: list[Node]) -> Head | 
             except Refusal:
                 return None
     low, high = (cond.left, cond.right) if cond.op in ("<", "<=") else (cond.right, cond.left)
-    rates = rate(reader, low, moves), rate(reader, high, moves)
-    if rates[0] is None or rates[1] is None or rates[0] <= rates[1]:
+    rising, falling = _rate(reader, low, moves), _rate(reader, high, moves)
+    if rising is None or falling is None or rising <= falling:
         return None
-    meeting = Meeting(low, high, _SLACK[cond.op], rates[0] - rates[1], moves)
+    meeting = Meeting(low, high, _SLACK[cond.op], rising, falling, moves)
     begun = [name for name in moves if _initial(reader, node, name)[0] is not None]
-    iterator = next(name for name in (*begun, *moves) if moves[name])
+    # the others are whole multiples of the slowest one, more often than not
+    iterator = min((name for name in (*begun, *moves) if moves[name]), key=lambda name: abs(moves[name]))
     lower, declared, before = _initial(reader, node, iterator)
     after = [n for n in steps if n not in moving[iterator]]
     return Head(
@@ -233,24 +246,24 @@ def _meeting_head(reader: Expressions, node: Node, steps: list[Node]) -> Head | 
     )  # fmt: skip
 
 
-def rate(reader: Expressions, node: Node, moves: Mapping[str, int]) -> int | None:
+def _rate(reader: Expressions, node: Node, moves: Mapping[str, int]) -> int | None:
     """What one iteration adds to the value of an expression, if that is the same in all of them."""
     if not any(isinstance(n, c_ast.ID) and moves.get(n.name) for n in walk_nodes(node)):
         return 0
     if isinstance(node, c_ast.ID):
         return moves[node.name]
     if isinstance(node, c_ast.UnaryOp) and node.op in ("+", "-"):
-        inner = rate(reader, node.expr, moves)
+        inner = _rate(reader, node.expr, moves)
         return inner if inner is None or node.op == "+" else -inner
     if isinstance(node, c_ast.BinaryOp) and node.op in ("+", "-"):
-        left, right = rate(reader, node.left, moves), rate(reader, node.right, moves)
+        left, right = _rate(reader, node.left, moves), _rate(reader, node.right, moves)
         if left is None or right is None:
             return None
         return left + right if node.op == "+" else left - right
     if isinstance(node, c_ast.BinaryOp) and node.op in ("*", "<<"):
         sides = [(node.left, node.right)] + [(node.right, node.left)] * (node.op == "*")
         for varying, factor in sides:
-            inner = rate(reader, varying, moves)
+            inner = _rate(reader, varying, moves)
             value = _constant(reader, factor)
             if inner is not None and value is not None and (node.op == "*" or 0 <= value < 31):
                 return inner * (value if node.op == "*" else 1 << value)

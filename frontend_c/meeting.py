@@ -20,11 +20,23 @@ from typing import TYPE_CHECKING
 
 from frontend_c.c_types import Value
 from frontend_c.expressions import Binding, times, total
-from frontend_c.loops import HELP, Head, Meeting, rate
+from frontend_c.loops import HELP, Head, Meeting
 from frontend_c.parsing import Node, c_ast, walk_nodes
 from frontend_c.tracking import Range
 from mdh_core.diagnostics import refuse
-from mdh_core.expr import INT64, Binary, Cast, Const, Expr, ScalarType, Var, affine_expr, as_affine, walk
+from mdh_core.expr import (
+    INT64,
+    Binary,
+    Cast,
+    Const,
+    Expr,
+    ScalarType,
+    Type,
+    Var,
+    affine_expr,
+    as_affine,
+    walk,
+)
 
 if TYPE_CHECKING:
     from frontend_c.nest import NestReader
@@ -62,11 +74,9 @@ def check_sides(
 ) -> None:
     """MDH210 where a side may wrap before the two meet."""
     low, high = _sides(reader, h, m, lower)
-    rising, falling = rate(reader, m.low, m.moves), rate(reader, m.high, m.moves)
-    assert rising is not None and falling is not None
     types = [iterator, *(n.type for e in (low, high) for n in walk(e))]
     if any(isinstance(t, ScalarType) and t.is_integer and not t.is_signed for t in types):
-        slow = rising >= 0 and (falling == 0 or (falling == -1 and m.slack == 1))
+        slow = m.rising >= 0 and (m.falling == 0 or (m.falling == -1 and m.slack == 1))
         fine = slow and all(reader.never_negative(e) for e in (low, high))
     else:
         fine = True
@@ -83,10 +93,12 @@ def _sides(reader: NestReader, h: Head, m: Meeting, lower: Expr) -> tuple[Expr, 
         b = reader.visible(name)
         side = m.high if any(n.name == name for n in walk_nodes(m.high) if isinstance(n, c_ast.ID)) else m.low
         if name != h.iterator and (b is None or not reader.tracker.follows(b)):
+            advice = f"let the loop run to a bound that stays, and compute `{name}` from `{h.iterator}`"
+            if b is not None and isinstance(b.ctype, Value) and _is_narrow(b.ctype.type):
+                advice = f"declare `{name}` as an `int` or longer: narrower ones may wrap"
             raise refuse(
-                "MDH202", f"bound depends on `{name}`, which the loop changes", reader.span(side),
-                help=f"let the loop run to a bound that stays, and compute `{name}` from `{h.iterator}`",
-            )  # fmt: skip
+                "MDH202", f"bound depends on `{name}`, which the loop changes", reader.span(side), help=advice
+            )
     assert isinstance(lower.type, ScalarType)
     first = Binding(h.iterator, "constant", Value(lower.type, ""), value=lower)
     reader.scopes.append({h.iterator: first})
@@ -94,3 +106,7 @@ def _sides(reader: NestReader, h: Head, m: Meeting, lower: Expr) -> tuple[Expr, 
         return reader.convert(m.low), reader.convert(m.high)
     finally:
         reader.scopes.pop()
+
+
+def _is_narrow(t: Type) -> bool:
+    return isinstance(t, ScalarType) and t.is_integer and t.bits < 32

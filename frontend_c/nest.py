@@ -25,19 +25,17 @@ from frontend_c.c_types import (
     Pointer,
     Value,
     Void,
-    common,
 )
-from frontend_c.expressions import Binding, Context, Place, times, total, wide
+from frontend_c.counted import bounds, checked_range, over_memory, strided
+from frontend_c.expressions import Binding, Context, Place, times
 from frontend_c.functions import Functions, for_as_while, user_call
-from frontend_c.loops import HELP, Head, head, leaves, leaves_after_all, uncast, without_continue
-from frontend_c.meeting import check_sides, meeting_range
+from frontend_c.loops import Head, head, leaves, leaves_after_all, uncast, without_continue
 from frontend_c.members import assigned_members, cell, member, pointer_reachable, reachable
 from frontend_c.parsing import Node, c_ast, first_token, walk_nodes
 from frontend_c.scopes import Surroundings, Variable, dead_after, enumerator_value
 from frontend_c.statements import Names, Out, Statements, assigned_names, assigned_outside, jump
 from frontend_c.tracking import (
     At,
-    Known,
     Range,
     Tracker,
     Untracked,
@@ -390,7 +388,7 @@ class NestReader(Statements):
         if b.refusal is not None:
             raise b.refusal
         if not self.tracker.follows(b):
-            raise self.tracker.given_up.get(b.source) or self._moving(b, node)
+            raise self.tracker.given_up.get(b.source) or self.moving(b, node)
 
     def _convert_unaryop(self, node: Node) -> Expr:
         if node.op in ("++", "--", "p++", "p--") and isinstance(node.expr, c_ast.ID):
@@ -608,12 +606,12 @@ class NestReader(Statements):
                     "MDH210", f"loop over the pointer `{h.iterator}` by other steps than constant ones",
                     self.span(h.stride or node.cond), help="count with an integer, and index the array",
                 )  # fmt: skip
-            out.append(self._over_memory(h, own, node))
+            out.append(over_memory(self, h, own, node))
         elif h.stride is not None:
-            out += self._strided(h, h.stride, node)
+            out += strided(self, h, h.stride, node)
         else:
             ctype, outside = self._iterator_type(h.iterator, h.declared, node)
-            r = self._checked_range(h, ctype, node)
+            r = checked_range(self, h, ctype, node)
             loop, leave = self._loop(node, h, ctype, r, outside, own)
             leave()
             if own is not None:
@@ -640,7 +638,7 @@ class NestReader(Statements):
             raise refuse("MDH210", f"iterator `{name}` is no integer", self.context.head(node))
         return ctype, outside
 
-    def _bound(self, node: Node) -> Expr:
+    def bound(self, node: Node) -> Expr:
         return self.limit(self.convert(node), node)
 
     def limit(self, e: Expr, node: Node) -> Expr:
@@ -680,172 +678,10 @@ class NestReader(Statements):
         return [b for b in self.outer.values() if b.source in plain and isinstance(b.ctype, Value)]
 
     def range_of(self, h: Head, node: Node) -> Range:
-        """The bounds of a loop over integers, without a look at how C compares them."""
-        lower = self._first(h, node) if h.lower is None else self._bound(h.lower)
-        if h.meeting is not None:
-            return meeting_range(self, h, h.meeting, lower, node)
-        upper: Expr = Const(0, INT32) if h.bound is None else self._bound(h.bound)
-        change = {"<=": 1, ">=": -1}.get(h.op, 0) - h.offset + h.late
-        if h.ahead:
-            lower = operators.plus(wide(lower), h.ahead)
-        if change:
-            signed = isinstance(upper.type, ScalarType) and upper.type.is_signed
-            upper = operators.plus(upper if signed or change > 0 else wide(upper), change)
-        return Range(lower, upper, h.step)
+        """The bounds of a loop over integers."""
+        return bounds(self, h, node)
 
-    def _first(self, h: Head, node: Node) -> Expr:
-        """The value that the iterator has before a loop that does not set it."""
-        own = self.visible(h.iterator)
-        if own is not None and isinstance(own.ctype, Value):
-            left = own.stale and self.tracker.values.get(own) is not None
-            value = self.tracker.value(own, node) if left or self.tracker.follows(own) else None
-            if value is not None and not isinstance(value, At):
-                return self.extents.hoist(value)
-        raise refuse(
-            "MDH210", f"loop does not set its iterator `{h.iterator}`", self.context.head(node), help=HELP
-        )
-
-    def _checked_range(self, h: Head, ctype: Value, node: Node) -> Range:
-        """The bounds, where the loop does in C what they say: no wrapping, no endless loop."""
-        r = self.range_of(h, node)
-        t = ctype.type
-        assert isinstance(t, ScalarType)
-        if h.meeting is not None:
-            check_sides(self, h, h.meeting, t, r.lower, node)
-            self._runs_once(h, r, node)
-            return r
-        place = h.bound if h.bound is not None else node.cond
-        limit = Const(0, INT32) if h.bound is None else self.convert(h.bound)
-        assert isinstance(limit.type, ScalarType)
-        compared = common(t, limit.type)
-        first = self._first(h, node) if h.lower is None else self.convert(h.lower)
-        for e, new, where in ((limit, compared, place), (first, t, node)):
-            assert isinstance(e.type, ScalarType)
-            if new.is_signed and e.type.bits < new.bits and _wraps(e) and not self.never_negative(e):
-                raise refuse(
-                    "MDH210", "a bound that may be negative is computed as an unsigned number",
-                    self.span(where) if where is place else self.context.head(node),
-                    help="use signed integers for the iterator and its bounds",
-                )  # fmt: skip
-        if h.op == ">=" and not compared.is_signed:
-            least = -h.step if not h.late else 1
-            if not isinstance(limit, Const) or int(limit.value) < least or h.offset:
-                raise refuse(
-                    "MDH210", "an unsigned iterator never gets below its bound", self.span(node.cond),
-                    help="count upwards, or use a signed iterator",
-                )  # fmt: skip
-        if not compared.is_signed:
-            for e, signed, where in ((limit, limit.type.is_signed, place), (first, t.is_signed, node)):
-                if (signed or _wraps(e)) and not self.never_negative(e):
-                    raise refuse(
-                        "MDH210", "a bound that may be negative is compared as an unsigned number",
-                        self.span(where) if where is place else self.context.head(node),
-                        help="use signed integers for the iterator and its bounds",
-                    )  # fmt: skip
-        if h.op == "!=" and (not compared.is_signed or t.bits < 32) and not self.never_negative(r.span):
-            raise refuse(
-                "MDH210", "`!=` may never hold: it is not known that the loop runs towards its bound",
-                self.span(node.cond), help="use `<` or `>`",
-            )  # fmt: skip
-        self._runs_once(h, r, node)
-        return r
-
-    def _runs_once(self, h: Head, r: Range, node: Node) -> None:
-        if h.once and not self.never_negative(total(r.span, Const(-1, INT64))):
-            raise refuse(
-                "MDH210", "`do` loop that may run once although its condition never holds",
-                self.context.head(node), help="use `for` or `while`",
-            )  # fmt: skip
-
-    def _over_memory(self, h: Head, own: Binding, node: Node) -> Loop:
-        """``for (p = x; p < end; p++)``: a loop over the elements that a pointer walks."""
-        if not self.tracker.follows(own):
-            raise self.tracker.given_up.get(own.source) or self._moving(own, node)
-        start = self.tracker.value(own, node) if h.lower is None or h.declared else self.pointer(h.lower)
-        end = None if h.bound is None else self.pointer(h.bound)
-        if not isinstance(start, At) or end is None:
-            raise refuse("MDH210", "loop over a pointer without a known end", self.span(node.cond))
-        if start.binding is end.binding and start.index[:-1] == end.index[:-1]:
-            last = end.index[-1]
-        elif len(start.index) == len(end.index) == 1 and self._fixed(start) and self._fixed(end):
-            distance = self.extents.variable(
-                INT64, f"({end.binding.source}) - ({start.binding.source})", "ptrdiff_t"
-            )
-            last = total(end.index[-1], distance)
-        else:
-            raise refuse("MDH210", "loop over a pointer without a known end", self.span(node.cond))
-        change = {"<=": 1, ">=": -1}.get(h.op, 0) - h.offset + h.late
-        lower = self.extents.hoist(total(start.index[-1], Const(h.ahead, INT64)))
-        r = Range(lower, self.extents.hoist(total(last, Const(change, INT64))), h.step)
-        self._runs_once(h, r, node)
-        around, target = start.index[:-1], start.target
-        return self._walked(h, own, r, lambda v: At(start.binding, (*around, v), target), node)
-
-    def _walked(
-        self, h: Head, own: Binding, r: Range, at: Callable[[Expr], Known], node: Node
-    ) -> Loop:
-        """A loop over ``r`` in which a variable has the value ``at(iterator)``, and behind it one more."""
-        outer_depth = self.tracker.depth.get(own, 0)
-        self.tracker.depth[own] = self.tracker.maybe
-        it = Binding(own.source, "iterator", Value(INT64, "long"), self.names.unique(own.source))
-        self.tracker.values[own] = at(Var(it.name, INT64))
-        loop, leave = self._body(node, h, it, r, False, own)
-        leave()
-
-        def final() -> Known:
-            value = self.tracker.final(own, r, node)()
-            assert not isinstance(value, At)
-            return at(value)
-
-        self.tracker.depth[own] = outer_depth
-        self.tracker.values[own] = final
-        self.tracker.changed[own] = True
-        return loop
-
-    def _strided(self, h: Head, stride: Node, node: Node) -> list[Out]:
-        """``for (b = lo; b < hi; b += s)``: a loop over ``t``, in which ``b`` is ``lo + s*t``.
-
-        It runs ``(hi - lo + s - 1) / s`` times, where ``s`` is positive, which the generated code tests.
-        """
-        out: list[Out] = []
-        if h.declared is not None:
-            out += self.statement(h.declared)
-        elif h.lower is not None:
-            name = c_ast.ID(h.iterator, node.coord)
-            out += self.statement(c_ast.Assignment("=", name, h.lower, node.coord))
-        own = self.visible(h.iterator)
-        by = self._bound(stride)
-        step = as_affine(by) if self.invariant(by) else None
-        if own is None or not self.tracker.follows(own) or step is None:
-            raise refuse(
-                "MDH210", "step is not constant", self.span(stride),
-                help="count with integers of 32 bits or more, by a step that the nest does not change",
-            )  # fmt: skip
-        self.facts.append(step - 1)
-        assert isinstance(own.ctype, Value)
-        r = self._checked_range(replace(h, lower=None, stride=None), own.ctype, node)
-        limit = Const(0, INT32) if h.bound is None else self.convert(h.bound)
-        assert isinstance(own.ctype.type, ScalarType) and isinstance(limit.type, ScalarType)
-        if h.step < 0 and not common(own.ctype.type, limit.type).is_signed:
-            raise refuse(
-                "MDH210", "an unsigned iterator may get below its bound", self.span(node.cond),
-                help="count upwards, or use a signed iterator",
-            )  # fmt: skip
-        trips = Binary("/", total(r.span, total(by, Const(-1, INT64))), by, INT64)
-        if not self.invariant(trips):
-            raise refuse(
-                "MDH202", "how often the loop runs is a quotient of what changes in the nest",
-                self.span(node.cond), help=HELP,
-            )  # fmt: skip
-        first, moved = r.lower, times(Const(h.step, INT64), by)
-        counted = Range(Const(0, INT64), self.extents.hoist(trips), 1)
-        return [*out, self._walked(h, own, counted, lambda v: total(first, times(moved, v)), node)]
-
-    def _fixed(self, at: At) -> bool:
-        """Is the start of the buffer a pointer that can be named before the nest?"""
-        return isinstance(at.binding.ctype, Pointer) or not is_object(at.binding)
-
-    def _moving(self, b: Binding, node: Node) -> Refusal:
+    def moving(self, b: Binding, node: Node) -> Refusal:
         return self.unsupported(f"changing the pointer `{b.source}`", node, "index it instead")
 
     def _loop(
@@ -866,9 +702,9 @@ class NestReader(Statements):
                 )
             self.tracker.values[inner] = Var(it.name, ctype.type)
             self.tracker.depth[inner] = self.tracker.maybe
-        return self._body(node, h, it, r, outside, self.scopes[-1][h.iterator])
+        return self.body(node, h, it, r, outside, self.scopes[-1][h.iterator])
 
-    def _body(
+    def body(
         self, node: Node, h: Head, it: Binding, r: Range, outside: bool, own: Binding
     ) -> tuple[Loop, Callable[[], None]]:
         assert isinstance(it.ctype, Value) and isinstance(it.ctype.type, ScalarType)
@@ -1160,14 +996,6 @@ def _mentioned(node: Node) -> set[str]:
 def _is_null(node: Node) -> bool:
     node = uncast(node)
     return isinstance(node, c_ast.Constant) and node.value == "0"
-
-
-def _wraps(e: Expr) -> bool:
-    """Does C compute a difference of unsigned numbers?"""
-    return any(
-        isinstance(n, Binary) and n.op == "-" and isinstance(n.type, ScalarType) and not n.type.is_signed
-        for n in walk(e)
-    )
 
 
 def _is_buffer(b: Binding) -> bool:

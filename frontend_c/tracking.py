@@ -429,13 +429,23 @@ def counters(nest: Node) -> frozenset[str]:
 
 
 def _own_steps(loop: Node) -> list[Node]:
-    """The steps of the variable that the head of the loop also sets and tests: the first that is tested."""
+    """The steps of the variable that the head of the loop also sets and tests: the slowest that is tested."""
     parts = getattr(loop.init, "exprs", None) or getattr(loop.init, "decls", None) or [loop.init]
     begun = {n.name if isinstance(n, c_ast.Decl) else stepped(n) for n in parts if n is not None}
     tested: Iterable[str] = _names(loop.cond) if loop.cond is not None else ()
     steps = [n for n in _steps(loop) if not _amount_names(n)]  # others are followed (``Head.stride``)
-    own = next((name for name in tested if name in begun and any(stepped(n) == name for n in steps)), "")
+    pace = {name: sum(_pace(n) for n in steps if stepped(n) == name) for name in tested if name in begun}
+    own = min((name for name in pace if pace[name]), key=lambda name: pace[name], default="")
     return [n for n in steps if stepped(n) == own]
+
+
+def _pace(step: Node) -> int:
+    """How far a step goes, as it is written; far, where that is no number."""
+    amount = (amount_of(step) or (0, None))[1]
+    if amount is None:
+        return 1
+    literal = isinstance(amount, c_ast.Constant) and amount.value.isdecimal()
+    return int(amount.value) if literal else 1 << 30
 
 
 def _amount_names(step: Node) -> set[str]:

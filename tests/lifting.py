@@ -31,6 +31,14 @@ def nests(text: str) -> tuple[LoopNest, ...]:
     return result.nests
 
 
+def check_refused_loop(text: str, loop: str, code: str, said: str) -> None:
+    """One error, of this code, which says this with a help, and shows a part of the loop."""
+    result = read(SourceFile("t.c", text.encode()), CompileCommand())
+    found = [d for r in result.refused for d in r.diagnostics if d.severity == "error"]
+    assert [d.code for d in found] == [code] and said in found[0].message and found[0].help
+    assert text.encode()[found[0].span.start : found[0].span.end] in loop.encode()
+
+
 def lifted(text: str) -> LiftedNest:
     (nest,) = nests(text)
     return lift(nest)

@@ -1,0 +1,214 @@
+"""Counted loops: their bounds, where C's comparison does what they say, and variables that walk.
+
+    for (i = n; i-- > 0;)            ->  i from n - 1 to 0
+    for (p = x; p < end; p++)        ->  v from 0 to end - x, in which p is x + v
+    for (b = lo; b < hi; b += s)     ->  v from 0 to (hi - lo + s - 1) / s, in which b is lo + s*v
+
+Given the ``Head`` of a loop and the reader of its nest; ``meeting.py`` has the bounds of heads with a
+``meeting``.  What is refused is refused with MDH202 (the bounds are not such as the lifter knows) or
+MDH210 (the loop may do something else in C: wrap, or not end).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from frontend_c import operators
+from frontend_c.buffers import is_object
+from frontend_c.c_types import Pointer, Value, common
+from frontend_c.expressions import Binding, times, total, wide
+from frontend_c.loops import HELP, Head
+from frontend_c.meeting import check_sides, meeting_range
+from frontend_c.parsing import Node, c_ast
+from frontend_c.statements import Out
+from frontend_c.tracking import At, Known, Range
+from lifter.loop_nest import Loop
+from mdh_core.diagnostics import refuse
+from mdh_core.expr import INT32, INT64, Binary, Const, Expr, ScalarType, Var, as_affine, walk
+
+if TYPE_CHECKING:
+    from frontend_c.nest import NestReader
+
+
+def bounds(reader: NestReader, h: Head, node: Node) -> Range:
+    """The bounds of a loop over integers, without a look at how C compares them."""
+    lower = _first(reader, h, node) if h.lower is None else reader.bound(h.lower)
+    if h.meeting is not None:
+        return meeting_range(reader, h, h.meeting, lower, node)
+    upper: Expr = Const(0, INT32) if h.bound is None else reader.bound(h.bound)
+    change = {"<=": 1, ">=": -1}.get(h.op, 0) - h.offset + h.late
+    if h.ahead:
+        lower = operators.plus(wide(lower), h.ahead)
+    if change:
+        signed = isinstance(upper.type, ScalarType) and upper.type.is_signed
+        upper = operators.plus(upper if signed or change > 0 else wide(upper), change)
+    return Range(lower, upper, h.step)
+
+
+def _first(reader: NestReader, h: Head, node: Node) -> Expr:
+    """The value that the iterator has before a loop that does not set it."""
+    own = reader.visible(h.iterator)
+    if own is not None and isinstance(own.ctype, Value):
+        left = own.stale and reader.tracker.values.get(own) is not None
+        value = reader.tracker.value(own, node) if left or reader.tracker.follows(own) else None
+        if value is not None and not isinstance(value, At):
+            return reader.extents.hoist(value)
+    raise refuse(
+        "MDH210", f"loop does not set its iterator `{h.iterator}`", reader.context.head(node), help=HELP
+    )
+
+
+def checked_range(reader: NestReader, h: Head, ctype: Value, node: Node) -> Range:
+    """The bounds, where the loop does in C what they say: no wrapping, no endless loop."""
+    r = bounds(reader, h, node)
+    t = ctype.type
+    assert isinstance(t, ScalarType)
+    if h.meeting is not None:
+        check_sides(reader, h, h.meeting, t, r.lower, node)
+        _runs_once(reader, h, r, node)
+        return r
+    place = h.bound if h.bound is not None else node.cond
+    limit = Const(0, INT32) if h.bound is None else reader.convert(h.bound)
+    assert isinstance(limit.type, ScalarType)
+    compared = common(t, limit.type)
+    first = _first(reader, h, node) if h.lower is None else reader.convert(h.lower)
+    for e, new, where in ((limit, compared, place), (first, t, node)):
+        assert isinstance(e.type, ScalarType)
+        if new.is_signed and e.type.bits < new.bits and _wraps(e) and not reader.never_negative(e):
+            raise refuse(
+                "MDH210", "a bound that may be negative is computed as an unsigned number",
+                reader.span(where) if where is place else reader.context.head(node),
+                help="use signed integers for the iterator and its bounds",
+            )  # fmt: skip
+    if h.op == ">=" and not compared.is_signed:
+        least = -h.step if not h.late else 1
+        if not isinstance(limit, Const) or int(limit.value) < least or h.offset:
+            raise refuse(
+                "MDH210", "an unsigned iterator never gets below its bound", reader.span(node.cond),
+                help="count upwards, or use a signed iterator",
+            )  # fmt: skip
+    if not compared.is_signed:
+        for e, signed, where in ((limit, limit.type.is_signed, place), (first, t.is_signed, node)):
+            if (signed or _wraps(e)) and not reader.never_negative(e):
+                raise refuse(
+                    "MDH210", "a bound that may be negative is compared as an unsigned number",
+                    reader.span(where) if where is place else reader.context.head(node),
+                    help="use signed integers for the iterator and its bounds",
+                )  # fmt: skip
+    if h.op == "!=" and (not compared.is_signed or t.bits < 32) and not reader.never_negative(r.span):
+        raise refuse(
+            "MDH210", "`!=` may never hold: it is not known that the loop runs towards its bound",
+            reader.span(node.cond), help="use `<` or `>`",
+        )  # fmt: skip
+    _runs_once(reader, h, r, node)
+    return r
+
+
+def _runs_once(reader: NestReader, h: Head, r: Range, node: Node) -> None:
+    if h.once and not reader.never_negative(total(r.span, Const(-1, INT64))):
+        raise refuse(
+            "MDH210", "`do` loop that may run once although its condition never holds",
+            reader.context.head(node), help="use `for` or `while`",
+        )  # fmt: skip
+
+
+def over_memory(reader: NestReader, h: Head, own: Binding, node: Node) -> Loop:
+    """``for (p = x; p < end; p++)``: a loop over the elements that a pointer walks."""
+    if not reader.tracker.follows(own):
+        raise reader.tracker.given_up.get(own.source) or reader.moving(own, node)
+    start = reader.tracker.value(own, node) if h.lower is None or h.declared else reader.pointer(h.lower)
+    end = None if h.bound is None else reader.pointer(h.bound)
+    if not isinstance(start, At) or end is None:
+        raise refuse("MDH210", "loop over a pointer without a known end", reader.span(node.cond))
+    if start.binding is end.binding and start.index[:-1] == end.index[:-1]:
+        last = end.index[-1]
+    elif len(start.index) == len(end.index) == 1 and _fixed(start) and _fixed(end):
+        distance = reader.extents.variable(
+            INT64, f"({end.binding.source}) - ({start.binding.source})", "ptrdiff_t"
+        )
+        last = total(end.index[-1], distance)
+    else:
+        raise refuse("MDH210", "loop over a pointer without a known end", reader.span(node.cond))
+    change = {"<=": 1, ">=": -1}.get(h.op, 0) - h.offset + h.late
+    lower = reader.extents.hoist(total(start.index[-1], Const(h.ahead, INT64)))
+    r = Range(lower, reader.extents.hoist(total(last, Const(change, INT64))), h.step)
+    _runs_once(reader, h, r, node)
+    around, target = start.index[:-1], start.target
+    return _walked(reader, h, own, r, lambda v: At(start.binding, (*around, v), target), node)
+
+
+def _walked(
+    reader: NestReader, h: Head, own: Binding, r: Range, at: Callable[[Expr], Known], node: Node
+) -> Loop:
+    """A loop over ``r`` in which a variable has the value ``at(iterator)``, and behind it one more."""
+    outer_depth = reader.tracker.depth.get(own, 0)
+    reader.tracker.depth[own] = reader.tracker.maybe
+    it = Binding(own.source, "iterator", Value(INT64, "long"), reader.names.unique(own.source))
+    reader.tracker.values[own] = at(Var(it.name, INT64))
+    loop, leave = reader.body(node, h, it, r, False, own)
+    leave()
+
+    def final() -> Known:
+        value = reader.tracker.final(own, r, node)()
+        assert not isinstance(value, At)
+        return at(value)
+
+    reader.tracker.depth[own] = outer_depth
+    reader.tracker.values[own] = final
+    reader.tracker.changed[own] = True
+    return loop
+
+
+def strided(reader: NestReader, h: Head, stride: Node, node: Node) -> list[Out]:
+    """``for (b = lo; b < hi; b += s)``: a loop over ``t``, in which ``b`` is ``lo + s*t``.
+
+    It runs ``(hi - lo + s - 1) / s`` times, where ``s`` is positive, which the generated code tests.
+    """
+    out: list[Out] = []
+    if h.declared is not None:
+        out += reader.statement(h.declared)
+    elif h.lower is not None:
+        name = c_ast.ID(h.iterator, node.coord)
+        out += reader.statement(c_ast.Assignment("=", name, h.lower, node.coord))
+    own = reader.visible(h.iterator)
+    by = reader.bound(stride)
+    step = as_affine(by) if reader.invariant(by) else None
+    if own is None or not reader.tracker.follows(own) or step is None:
+        raise refuse(
+            "MDH210", "step is not constant", reader.span(stride),
+            help="count with integers of 32 bits or more, by a step that the nest does not change",
+        )  # fmt: skip
+    reader.facts.append(step - 1)
+    assert isinstance(own.ctype, Value)
+    r = checked_range(reader, replace(h, lower=None, stride=None), own.ctype, node)
+    limit = Const(0, INT32) if h.bound is None else reader.convert(h.bound)
+    assert isinstance(own.ctype.type, ScalarType) and isinstance(limit.type, ScalarType)
+    if h.step < 0 and not common(own.ctype.type, limit.type).is_signed:
+        raise refuse(
+            "MDH210", "an unsigned iterator may get below its bound", reader.span(node.cond),
+            help="count upwards, or use a signed iterator",
+        )  # fmt: skip
+    trips = Binary("/", total(r.span, total(by, Const(-1, INT64))), by, INT64)
+    if not reader.invariant(trips):
+        raise refuse(
+            "MDH202", "how often the loop runs is a quotient of what changes in the nest",
+            reader.span(node.cond), help=HELP,
+        )  # fmt: skip
+    first, moved = r.lower, times(Const(h.step, INT64), by)
+    counted = Range(Const(0, INT64), reader.extents.hoist(trips), 1)
+    return [*out, _walked(reader, h, own, counted, lambda v: total(first, times(moved, v)), node)]
+
+
+def _fixed(at: At) -> bool:
+    """Is the start of the buffer a pointer that can be named before the nest?"""
+    return isinstance(at.binding.ctype, Pointer) or not is_object(at.binding)
+
+
+def _wraps(e: Expr) -> bool:
+    """Does C compute a difference of unsigned numbers?"""
+    return any(
+        isinstance(n, Binary) and n.op == "-" and isinstance(n.type, ScalarType) and not n.type.is_signed
+        for n in walk(e)
+    )
