@@ -12,24 +12,83 @@ MDH210 (the loop may do something else in C: wrap, or not end).
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from frontend_c import operators
 from frontend_c.buffers import is_object
 from frontend_c.c_types import Pointer, Value, common
-from frontend_c.expressions import Binding, times, total, wide
-from frontend_c.loops import HELP, Head
-from frontend_c.meeting import check_sides, meeting_range
+from frontend_c.expressions import Binding, constant, times, total, wide
+from frontend_c.loops import HELP, Head, mentions
+from frontend_c.meeting import check_sides, meeting_range, met
 from frontend_c.parsing import Node, c_ast
-from frontend_c.statements import Out
-from frontend_c.tracking import At, Known, Range
+from frontend_c.statements import Out, assigned_names
+from frontend_c.tracking import At, Known, Range, moved
 from lifter.loop_nest import Loop
-from mdh_core.diagnostics import refuse
+from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import INT32, INT64, Binary, Const, Expr, ScalarType, Var, as_affine, walk
 
 if TYPE_CHECKING:
     from frontend_c.nest import NestReader
+
+
+def begun(reader: NestReader, h: Head, node: Node) -> tuple[Head, list[Out]]:
+    """What a loop initialises, in order; the iterator itself is left to the loop, where that may be later.
+
+    ``for (i = j, j = 0; ...)`` and ``for (int i = 0, j = i + n; ...)`` need its first value in between.
+    """
+    before, behind = h.before[: h.begun], h.before[h.begun :]
+    out = [s for part in before for s in reader.statement(part)]
+    if h.declared is not None and isinstance(reader.types.resolve(h.declared.type), Pointer):
+        out += reader.statement(h.declared)
+    elif h.lower is not None and _in_between(h.iterator, h.lower, behind):
+        name = c_ast.ID(h.iterator, node.coord)
+        if h.declared is None and isinstance(reader.lookup(h.iterator, name).ctype, Pointer):
+            out += reader.statement(c_ast.Assignment("=", name, h.lower, node.coord))
+            h = replace(h, lower=None)
+        else:
+            ctype, _ = reader.iterator_type(h.iterator, h.declared, node)
+            assert isinstance(ctype.type, ScalarType)
+            first = operators.cast(reader.convert(h.lower), ctype.type, reader.span(node))
+            name = c_ast.ID(f"first {h.iterator}", node.coord)  # no identifier
+            reader.scopes[-1][name.name] = constant(name.name, first)
+            reader.scopes.append({h.iterator: constant(h.iterator, first)})
+            out += [s for part in behind for s in reader.statement(part)]
+            reader.scopes[-2].update(
+                (n, b) for n, b in reader.scopes.pop().items() if n != h.iterator
+            )  # what they declare
+            declared = copy(h.declared)
+            if declared is not None:
+                declared.init = name
+            return replace(h, lower=name, declared=declared), out
+    return h, [*out, *(s for part in behind for s in reader.statement(part))]
+
+
+def _in_between(iterator: str, lower: Node, behind: list[Node]) -> bool:
+    """Do these parts use the iterator, or change what its first value is computed from?"""
+    changed = {name for part in behind for name in assigned_names(part)}
+    return any(mentions(part, iterator) for part in behind) or any(mentions(lower, n) for n in changed)
+
+
+def after(reader: NestReader, h: Head) -> list[Out]:
+    """What the step does beside moving the iterator, which it sees where that has been moved to."""
+    out: list[Out] = []
+    for part, done in h.after:
+        b = reader.visible(h.iterator)
+        if not done or b is None or not mentions(part, h.iterator):
+            out += reader.guarded(part)
+        elif reader.tracker.follows(b):
+            known = reader.tracker.value(b, part)
+            reader.tracker.values[b] = moved(known, Const(done, INT64))
+            out += reader.guarded(part)
+            reader.tracker.values[b] = known
+        else:
+            value = operators.plus(reader.convert(c_ast.ID(h.iterator, part.coord)), done)
+            reader.scopes.append({h.iterator: constant(h.iterator, value)})
+            out += reader.guarded(part)
+            reader.scopes.pop()
+    return out
 
 
 def bounds(reader: NestReader, h: Head, node: Node) -> Range:
@@ -119,24 +178,37 @@ def over_memory(reader: NestReader, h: Head, own: Binding, node: Node) -> Loop:
     if not reader.tracker.follows(own):
         raise reader.tracker.given_up.get(own.source) or reader.moving(own, node)
     start = reader.tracker.value(own, node) if h.lower is None or h.declared else reader.pointer(h.lower)
-    end = None if h.bound is None else reader.pointer(h.bound)
-    if not isinstance(start, At) or end is None:
-        raise refuse("MDH210", "loop over a pointer without a known end", reader.span(node.cond))
-    if start.binding is end.binding and start.index[:-1] == end.index[:-1]:
-        last = end.index[-1]
-    elif len(start.index) == len(end.index) == 1 and _fixed(start) and _fixed(end):
-        distance = reader.extents.variable(
-            INT64, f"({end.binding.source}) - ({start.binding.source})", "ptrdiff_t"
-        )
-        last = total(end.index[-1], distance)
+    if not isinstance(start, At):
+        raise _no_end(reader, node)
+    if h.meeting is not None:
+        if h.lower is not None and h.declared is None:
+            reader.tracker.set(own, start, node)
+        low, high = (_element(reader, e, start, node) for e in (h.meeting.low, h.meeting.high))
+        lower = reader.extents.hoist(start.index[-1])
+        r = met(reader, h, h.meeting, lower, (low, high), node)
     else:
-        raise refuse("MDH210", "loop over a pointer without a known end", reader.span(node.cond))
-    change = {"<=": 1, ">=": -1}.get(h.op, 0) - h.offset + h.late
-    lower = reader.extents.hoist(total(start.index[-1], Const(h.ahead, INT64)))
-    r = Range(lower, reader.extents.hoist(total(last, Const(change, INT64))), h.step)
+        last = _element(reader, h.bound, start, node)
+        change = {"<=": 1, ">=": -1}.get(h.op, 0) - h.offset + h.late
+        lower = reader.extents.hoist(total(start.index[-1], Const(h.ahead, INT64)))
+        r = Range(lower, reader.extents.hoist(total(last, Const(change, INT64))), h.step)
     _runs_once(reader, h, r, node)
     around, target = start.index[:-1], start.target
     return _walked(reader, h, own, r, lambda v: At(start.binding, (*around, v), target), node)
+
+
+def _element(reader: NestReader, pointer: Node | None, start: At, node: Node) -> Expr:
+    """Which element a pointer is at, counted as those of ``start``."""
+    at = None if pointer is None else reader.pointer(pointer)
+    if at is not None and start.binding is at.binding and start.index[:-1] == at.index[:-1]:
+        return at.index[-1]
+    if at is None or not len(start.index) == len(at.index) == 1 or not _fixed(start) or not _fixed(at):
+        raise _no_end(reader, node)
+    names = f"({at.binding.source}) - ({start.binding.source})"
+    return total(at.index[-1], reader.extents.variable(INT64, names, "ptrdiff_t"))
+
+
+def _no_end(reader: NestReader, node: Node) -> Refusal:
+    return refuse("MDH210", "loop over a pointer without a known end", reader.span(node.cond))
 
 
 def _walked(
@@ -196,9 +268,9 @@ def strided(reader: NestReader, h: Head, stride: Node, node: Node) -> list[Out]:
             "MDH202", "how often the loop runs is a quotient of what changes in the nest",
             reader.span(node.cond), help=HELP,
         )  # fmt: skip
-    first, moved = r.lower, times(Const(h.step, INT64), by)
+    first, step_by = r.lower, times(Const(h.step, INT64), by)
     counted = Range(Const(0, INT64), reader.extents.hoist(trips), 1)
-    return [*out, _walked(reader, h, own, counted, lambda v: total(first, times(moved, v)), node)]
+    return [*out, _walked(reader, h, own, counted, lambda v: total(first, times(step_by, v)), node)]
 
 
 def _fixed(at: At) -> bool:

@@ -61,6 +61,12 @@ class Binding:
     dereferenced: bool = False
 
 
+def constant(name: str, value: Expr) -> Binding:
+    """What a name stands for where it has a value that is known."""
+    assert isinstance(value.type, ScalarType)
+    return Binding(name, "constant", Value(value.type, ""), value=value)
+
+
 @dataclass(frozen=True)
 class Place:
     """Something that can be read or assigned: a variable, an element, or a member of these."""

@@ -64,7 +64,8 @@ class Head:
     step: int
     declared: Node | None = None  # where the head declares the iterator
     before: list[Node] = field(default_factory=list)  # rest of the initialisation
-    after: list[Node] = field(default_factory=list)  # rest of the step
+    begun: int = 0  # of ``before``, how many come before the iterator is set
+    after: list[tuple[Node, int]] = field(default_factory=list)  # rest of the step, how far it is by then
     offset: int = 0  # the condition compares ``iterator + offset``
     ahead: int = 0
     late: int = 0
@@ -119,12 +120,12 @@ def _head(
         step = test.move + sum(_step(reader, n) for n in moving)
         if inside:
             step += _moves(reader, node, test.name)
-    lower, declared, before = _initial(reader, node, test.name)
+    lower, declared, before, begun = _initial(reader, node, test.name)
     _check(reader, node, test, step)
-    after = [n for n in steps if n not in moving]
+    after = _rest(reader, steps, moving, stride)
     once = isinstance(node, c_ast.DoWhile)
     return Head(
-        test.name, lower, test.op, test.bound, step, declared, before, after, test.offset,
+        test.name, lower, test.op, test.bound, step, declared, before, begun, after, test.offset,
         0 if once else test.move, test.move if test.late else 0, once, inside, stride=stride,
     )  # fmt: skip
 
@@ -238,10 +239,10 @@ def _meeting_head(reader: Expressions, node: Node, steps: list[Node]) -> Head | 
     begun = [name for name in moves if _initial(reader, node, name)[0] is not None]
     # the others are whole multiples of the slowest one, more often than not
     iterator = min((name for name in (*begun, *moves) if moves[name]), key=lambda name: abs(moves[name]))
-    lower, declared, before = _initial(reader, node, iterator)
-    after = [n for n in steps if n not in moving[iterator]]
+    lower, declared, before, ahead = _initial(reader, node, iterator)
+    after = _rest(reader, steps, moving[iterator])
     return Head(
-        iterator, lower, cond.op, None, moves[iterator], declared, before, after,
+        iterator, lower, cond.op, None, moves[iterator], declared, before, ahead, after,
         once=isinstance(node, c_ast.DoWhile), moved=iterator in inside, meeting=meeting,
     )  # fmt: skip
 
@@ -365,14 +366,40 @@ def body_moves(body: Node, name: str) -> list[Node] | None:
     return out if visit(body, True) else None
 
 
-def _initial(reader: Expressions, node: Node, iterator: str) -> tuple[Node | None, Node | None, list[Node]]:
-    """Initial value of the iterator, its declaration in the head, and what else is initialised."""
+def _rest(
+    reader: Expressions, steps: list[Node], moving: list[Node], stride: Node | None = None
+) -> list[tuple[Node, int]]:
+    """What else a step does, and what it has added to the iterator before."""
+    out: list[tuple[Node, int]] = []
+    done = 0
+    for n in steps:
+        if n in moving:
+            done += 1 if stride is not None else _step(reader, n)
+        elif done and stride is not None and mentions(n, stepped(moving[0])):
+            raise refuse(
+                "MDH210", "a step uses the iterator after that moved by a variable", reader.span(n),
+                help="put it before the iterator's own step, or into the body",
+            )  # fmt: skip
+        else:
+            out.append((n, done))
+    return out
+
+
+def mentions(node: Node, name: str) -> bool:
+    """Does a variable of that name occur?"""
+    return any(isinstance(n, c_ast.ID) and n.name == name for n in walk_nodes(node))
+
+
+def _initial(
+    reader: Expressions, node: Node, iterator: str
+) -> tuple[Node | None, Node | None, list[Node], int]:
+    """Initial value of the iterator, its declaration in the head, what else is initialised, its place."""
     init = node.init if isinstance(node, c_ast.For) else None
     parts = list(init.decls) if isinstance(init, c_ast.DeclList) else _parts(init)
-    for n in parts:
+    for k, n in enumerate(parts):
         rest = [m for m in parts if m is not n]
         if isinstance(n, c_ast.Decl) and n.name == iterator and n.init is not None:
-            return n.init, n, rest
+            return n.init, n, rest, k
         if isinstance(n, c_ast.Assignment) and n.op == "=" and stepped(n) == iterator:
             if isinstance(n.rvalue, c_ast.Assignment):  # i = j = 0
                 value = n.rvalue
@@ -380,9 +407,9 @@ def _initial(reader: Expressions, node: Node, iterator: str) -> tuple[Node | Non
                     value = value.rvalue
                 if not isinstance(value, c_ast.Constant):
                     break
-                return value, None, [n.rvalue if m is n else m for m in parts]
-            return n.rvalue, None, rest
-    return None, None, parts
+                return value, None, [n.rvalue if m is n else m for m in parts], k + 1
+            return n.rvalue, None, rest, k
+    return None, None, parts, len(parts)
 
 
 def _check(reader: Expressions, node: Node, test: _Test, step: int) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from frontend_c.c_types import Value
-from frontend_c.expressions import Binding, times, total
+from frontend_c.expressions import constant, times, total
 from frontend_c.loops import HELP, Head, Meeting
 from frontend_c.parsing import Node, c_ast, walk_nodes
 from frontend_c.tracking import Range
@@ -47,7 +47,12 @@ def meeting_range(reader: NestReader, h: Head, m: Meeting, lower: Expr, node: No
 
     Raises ``Refusal`` (MDH202) where the number of iterations is not known before the loop.
     """
-    low, high = (reader.limit(e, node.cond) for e in _sides(reader, h, m, lower))
+    return met(reader, h, m, lower, _sides(reader, h, m, lower), node)
+
+
+def met(reader: NestReader, h: Head, m: Meeting, lower: Expr, sides: tuple[Expr, Expr], node: Node) -> Range:
+    """The bounds from what the sides are before the first iteration."""
+    low, high = (reader.limit(e, node.cond) for e in sides)
     a, b = as_affine(low), as_affine(high)
     if a is None or b is None:
         raise refuse("MDH202", "bound is not affine", reader.span(node.cond))
@@ -99,9 +104,7 @@ def _sides(reader: NestReader, h: Head, m: Meeting, lower: Expr) -> tuple[Expr, 
             raise refuse(
                 "MDH202", f"bound depends on `{name}`, which the loop changes", reader.span(side), help=advice
             )
-    assert isinstance(lower.type, ScalarType)
-    first = Binding(h.iterator, "constant", Value(lower.type, ""), value=lower)
-    reader.scopes.append({h.iterator: first})
+    reader.scopes.append({h.iterator: constant(h.iterator, lower)})
     try:
         return reader.convert(m.low), reader.convert(m.high)
     finally:

@@ -26,7 +26,7 @@ from frontend_c.c_types import (
     Value,
     Void,
 )
-from frontend_c.counted import bounds, checked_range, over_memory, strided
+from frontend_c.counted import after, begun, bounds, checked_range, over_memory, strided
 from frontend_c.expressions import Binding, Context, Place, times
 from frontend_c.functions import Functions, for_as_while, user_call
 from frontend_c.loops import Head, head, leaves, leaves_after_all, uncast, without_continue
@@ -550,14 +550,25 @@ class NestReader(Statements):
         known, scopes = dict(self.tracker.values), [dict(scope) for scope in self.scopes]
         try:
             return self._counted(node)
-        except Refusal:
+        except Refusal as reason:
             self.tracker.values, self.scopes = known, scopes
             loop = self._as_while(node, uncounted) if self.loops else None
-            if loop is None:
-                if isinstance(node, c_ast.For):
-                    raise
-                return self._unfollowed(uncounted)  # which says why not
-            return loop
+            if loop is not None:
+                return loop
+            if isinstance(node, c_ast.For):
+                raise
+            try:
+                return self._unfollowed(uncounted)
+            except Refusal as other:
+                raise (reason if self._counts(node) else other) from None
+
+    def _counts(self, node: Node) -> bool:
+        """Has the loop the form of a counted one, so that it is refused for something else?"""
+        try:
+            head(self, node)
+        except Refusal:
+            return False
+        return True
 
     def _unfollowed(self, uncounted: Callable[[], list[Out]]) -> list[Out]:
         """A loop that does not count: what is followed must not change in it."""
@@ -592,25 +603,20 @@ class NestReader(Statements):
     # ------------------------------------------------------------------ counted loops
 
     def _counted(self, node: Node) -> list[Out]:
-        h = head(self, node)
         self.scopes.append({})
-        out: list[Out] = []
-        for part in h.before:
-            out += self.statement(part)
-        if h.declared is not None and isinstance(self.types.resolve(h.declared.type), Pointer):
-            out += self.statement(h.declared)
+        h, out = begun(self, head(self, node), node)
         own = self.visible(h.iterator) if h.declared is None else self.scopes[-1].get(h.iterator)
         if own is not None and isinstance(own.ctype, Pointer) and own.refusal is None:
-            if h.stride is not None or h.meeting is not None:
+            if h.stride is not None:
                 raise refuse(
                     "MDH210", f"loop over the pointer `{h.iterator}` by other steps than constant ones",
-                    self.span(h.stride or node.cond), help="count with an integer, and index the array",
+                    self.span(h.stride), help="count with an integer, and index the array",
                 )  # fmt: skip
             out.append(over_memory(self, h, own, node))
         elif h.stride is not None:
             out += strided(self, h, h.stride, node)
         else:
-            ctype, outside = self._iterator_type(h.iterator, h.declared, node)
+            ctype, outside = self.iterator_type(h.iterator, h.declared, node)
             r = checked_range(self, h, ctype, node)
             loop, leave = self._loop(node, h, ctype, r, outside, own)
             leave()
@@ -620,7 +626,7 @@ class NestReader(Statements):
         self.scopes.pop()
         return out
 
-    def _iterator_type(self, name: str, declared: Node | None, node: Node) -> tuple[Value, bool]:
+    def iterator_type(self, name: str, declared: Node | None, node: Node) -> tuple[Value, bool]:
         """Type of the iterator, and whether it was declared outside the nest."""
         if declared is not None:
             ctype: CType = self.types.resolve(declared.type)
@@ -710,10 +716,10 @@ class NestReader(Statements):
         assert isinstance(it.ctype, Value) and isinstance(it.ctype.type, ScalarType)
         variable = Var(it.name, it.ctype.type)
         self.open[it.name] = r
-        leave = self.tracker.enter(node, h.after, variable, r, own)
+        leave = self.tracker.enter(node, [n for n, _ in h.after], variable, r, own)
         self.jumps.append(None)
         self.loops += 1
-        body = [*self.scoped(without_continue(node.stmt)), *self.block(list(h.after))]
+        body = [*self.scoped(without_continue(node.stmt)), *after(self, h)]
         self.loops -= 1
         self.jumps.pop()
         del self.open[it.name]

@@ -55,6 +55,11 @@ Known = Expr | At
 Later = Callable[[], Known]
 
 
+def moved(known: Known, amount: Expr) -> Known:
+    """The value of a pointer or a counter that ``amount`` is added to."""
+    return known.moved(amount) if isinstance(known, At) else total(known, amount)
+
+
 @dataclass(frozen=True)
 class Range:
     """A counted loop's bounds as integers of any size; ``upper`` is exclusive in the step's direction."""
@@ -147,7 +152,7 @@ class Tracker:
         if not self.reader.stable(amount):
             raise self.lost(b, node, "moves by an amount that is computed in the nest")
         known = self.value(b, node)
-        self.set(b, known.moved(amount) if isinstance(known, At) else total(known, amount), node)
+        self.set(b, moved(known, amount), node)
 
     def scalar(self, b: Binding, node: Node) -> Expr:
         """A counter's value as an expression of its type."""
@@ -167,7 +172,7 @@ class Tracker:
         if node.op[0] == "p":
             return known
         change = Const(amount, INT64)
-        return known.moved(change) if isinstance(known, At) else total(known, change)
+        return moved(known, change)
 
     @contextmanager
     def condition(self) -> Iterator[None]:
@@ -253,12 +258,12 @@ class Tracker:
                 raise self.lost(b, node, "moves by an amount that the loop's step does not divide")
             amount = Const(int(amount.value) // size, INT64)
         change = times(amount, done)
-        return before.moved(change) if isinstance(before, At) else total(before, change)
+        return moved(before, change)
 
     def _after(self, b: Binding, before: Known, amount: Expr, r: Range, node: Node) -> Later:
         def later() -> Known:
             change = times(amount, self.trips(r, b, node))
-            return before.moved(change) if isinstance(before, At) else total(before, change)
+            return moved(before, change)
 
         return later
 
@@ -356,7 +361,7 @@ class Tracker:
             return None
         if h.meeting is not None or h.stride is not None:
             raise self.lost(b, node, "moves as often as a loop runs, which cannot be told")
-        inner = self._amount([node.stmt, *h.after], name, b, loop)
+        inner = self._amount([node.stmt, *(n for n, _ in h.after)], name, b, loop)
         if inner is None:
             return None
         nodes = [n for n in (h.lower, h.bound) if n is not None]
@@ -483,4 +488,6 @@ def pointer_value(place: Place) -> At | None:
     return None
 
 
-__all__ = ["At", "Range", "Tracker", "Untracked", "counters", "minus", "pointer_place", "pointer_value"]
+__all__ = [
+    "At", "Range", "Tracker", "Untracked", "counters", "minus", "moved", "pointer_place", "pointer_value",
+]  # fmt: skip
