@@ -390,7 +390,9 @@ class ProgramRun:
     ) -> list[tuple[Where, Traced]]:
         """What is stored for the combined contributions to a position (None: there are none)."""
         due = [s for s in stores if value is not None or not keeps_if_empty(s, self.program.out.initial)]
-        return self.writes(position, self.with_initial(position, value), due) if due else []
+        if value is not None or any(isinstance(n, Result) for s in due for n in walk(s.value)):
+            value = self.with_initial(position, value)
+        return self.writes(position, value, due)
 
     def with_initial(self, position: Mapping[str, int], value: Values | None) -> Values | None:
         initial = None if self.function is None else self.initial(position)

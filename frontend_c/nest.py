@@ -8,6 +8,7 @@ only, is a ``While`` of the scalar function.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -77,10 +78,13 @@ from mdh_core.expr import (
     Var,
     as_affine,
     rewrite,
+    variables,
     walk,
 )
 from mdh_core.ir import Buffer, Param
 from mdh_core.source import Span
+
+_IDENTIFIERS = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,7 @@ class NestReader(Statements):
         self.open: dict[str, Range] = {}  # loops around what is read now, by iterator
         self.guards: dict[str, Affine] = {}  # conditions that the generated code is to test
         self.facts: list[Affine] = []  # of quotients, not negative; tested, too
+        self.set_behind: dict[str, None] = {}  # iterators that the last statements give their values
         self.nest = nest
         self.types.type_of = self._type_of
         self.assigned_members = assigned_members(nest)
@@ -792,26 +797,57 @@ class NestReader(Statements):
     # ------------------------------------------------------------------ the result
 
     def finish(self) -> list[Out]:
-        """Assignments that give followed variables their values after the nest."""
+        """Assignments that give followed variables their values after the nest.
+
+        Of iterators, too, that end at what such a variable was before: they cannot be told from it then.
+        """
         out: list[Out] = []
+        changed: set[str] = set()
         for b in list(self.outer.values()):
             if not self.tracker.follows(b) or not self.tracker.changed.get(b) or not self._live(b):
                 continue
             if isinstance(b.ctype, Pointer):
                 raise self.tracker.lost(b, None, "is moved by the nest and used after it")
             if not b.stale:
-                value = self.tracker.scalar(b, self.nest)
-                b.name = b.name or self.names.unique(b.source)
-                b.written = True
-                assert isinstance(b.ctype, Value)
-                out.append(Assign(Var(b.name, b.ctype.type), value, self.head_of_nest))
+                out.append(self._set_behind(b))
+                changed.add(b.source)
+        texts = {p.name: p.value for p in self.extents.params}
+        for b in list(self.outer.values()):
+            if not out or not b.stale or not self._live(b) or self.tracker.values.get(b) is None:
+                continue
+            used = variables(self.tracker.scalar(b, self.nest))
+            if any(changed & set(_IDENTIFIERS.findall(texts.get(name, ""))) for name in used):
+                out.append(self._set_behind(b))
+                self.set_behind[b.source] = None
         return out
+
+    def _set_behind(self, b: Binding) -> Assign:
+        value = self.tracker.scalar(b, self.nest)
+        b.name = b.name or self.names.unique(b.source)
+        b.written = True
+        assert isinstance(b.ctype, Value)
+        return Assign(Var(b.name, b.ctype.type), value, self.head_of_nest)
+
+    def _with_set_behind(self, body: Sequence[NestStmt]) -> tuple[NestStmt, ...]:
+        """Iterators that the last statements set are not observed, and leave them the variable's name."""
+        def unobserved(x: Loop) -> Loop:
+            return replace(x, observed=x.observed and x.source_name not in self.set_behind)
+
+        nest = _each_loop(body, unobserved)
+        for source in self.set_behind:
+            b = self.outer[source]
+            if b.name != source:
+                nest = _swapped(nest, source, b.name)
+                b.name = source
+        return nest
 
     def check_iterators(self, body: Sequence[NestStmt]) -> None:
         """One thing decides what a variable from outside holds after the nest: loops, or assignments."""
         entry = {p.value for p in self.extents.params}
         for name, loops in _outside(body).items():
             b = self.outer.get(name)
+            if name in self.set_behind:
+                continue
             if b is not None and (b.written or (name in entry and loops > 1)) and self._live(b):
                 raise refuse(
                     "MDH210", f"`{name}` counts a loop and is changed elsewhere in the nest",
@@ -853,7 +889,7 @@ class NestReader(Statements):
 
     def result(self, body: Sequence[Out]) -> Result:
         """Body, parameters, buffers and outer scalars, after the last name is known."""
-        nest = tuple(s for s in body if not isinstance(s, Return))
+        nest = self._with_set_behind([s for s in body if not isinstance(s, Return)])
         ranks = {
             b.name for b in self.outer.values() if b.dereferenced and not b.subscripted and _scalar_pointer(b)
         }
@@ -981,6 +1017,31 @@ def _outside(body: Sequence[object]) -> Counter[str]:
             case _:
                 pass
     return out
+
+
+def _swapped(body: Sequence[NestStmt], a: str, b: str) -> tuple[NestStmt, ...]:
+    """The statements with two names exchanged."""
+    other = {a: b, b: a}
+    renamed = _each_loop(body, lambda x: replace(x, iterator=other.get(x.iterator, x.iterator)))
+
+    def name(e: Expr) -> Expr | None:
+        return replace(e, name=other[e.name]) if isinstance(e, Var) and e.name in other else None
+
+    return map_nest(renamed, lambda e: rewrite(e, name))
+
+
+def _each_loop(body: Sequence[NestStmt], f: Callable[[Loop], Loop]) -> tuple[NestStmt, ...]:
+    out: list[NestStmt] = []
+    for s in body:
+        match s:
+            case Loop():
+                out.append(f(replace(s, body=_each_loop(s.body, f))))
+            case If(then=then, other=other):
+                yes, no = (_each_loop(part, f) for part in (then, other))  # type: ignore[arg-type]
+                out.append(replace(s, then=yes, other=no))  # type: ignore[arg-type] # loops in it
+            case _:
+                out.append(s)
+    return tuple(out)
 
 
 def _first_assigned(cond: Node) -> tuple[Node | None, Node]:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -31,6 +32,7 @@ from mdh_core.diagnostics import Diagnostic, Refusal, Related, refuse
 from mdh_core.expr import Affine, If, ScalarType, Stmt
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Size, Step, programs_of
 
+_IDENTIFIERS = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 LIFTED, PARTIAL, REFUSED = "lifted", "partial", "refused"
 
 
@@ -285,6 +287,40 @@ def _final_iterators(nest: LoopNest) -> tuple[FinalIterator, ...]:
             f"the last value of `{name}` depends on a condition",
             loop.span,
             help=f"declare `{name}` in its loop",
+        )
+    return _in_order(nest, out)
+
+
+def _in_order(nest: LoopNest, finals: Sequence[FinalIterator]) -> tuple[FinalIterator, ...]:
+    """The final values so that none is computed from a variable that another has changed before.
+
+    Raises MDH210 where there is no such order, also because the nest itself has changed the variable.
+    """
+    texts = {p.name: p.value or p.name for p in nest.params}
+
+    def reads(f: FinalIterator) -> set[str]:
+        values = (f.lower, f.size.span, *(s.span for s in f.outer))
+        return {v for a in values for n in a.names for v in _IDENTIFIERS.findall(texts.get(n, n))}
+
+    changed = {s.name for s in nest.scalars}
+    left, out = list(finals), list[FinalIterator]()
+    while left:
+        if any(reads(f) & changed for f in left):
+            break
+        f = next((f for f in left if not any(f.name in reads(g) for g in left if g.name != f.name)), None)
+        if f is None:
+            break
+        left.remove(f)
+        out.append(f)
+        if f.name in {g.name for g in left}:
+            continue
+        changed.add(f.name)
+    if left:
+        raise refuse(
+            "MDH210",
+            f"the value that `{left[0].name}` has after the nest is computed from one that the nest changes",
+            nest.span,
+            help=f"declare `{left[0].name}` in its loop",
         )
     return tuple(out)
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Protocol, assert_never
@@ -379,8 +379,8 @@ class ProgramRun:
         combined = None if result is None else result.values.get(i)
         if combined is None and keeps_if_empty(store, self.program.out.initial):
             return None
-        components = self.with_initial(i, combined)
-        needed = [e.component for e in walk(store.value) if isinstance(e, Result)]
+        needed = {e.component for e in walk(store.value) if isinstance(e, Result)}
+        components = self.with_initial(i, combined, needed)
         if any(components[c] is None for c in needed):
             return None
         env = self.env(i)
@@ -389,12 +389,18 @@ class ProgramRun:
             return None
         return convert_to(evaluate(store.value, env), self.program.buffer(store.buffer).type)
 
-    def with_initial(self, i: Index, value: Values | None) -> tuple[Value | None, ...]:
-        """``initial ⊕ value`` per component; a component without ``initial`` is as it was."""
+    def with_initial(
+        self, i: Index, value: Values | None, needed: Collection[int]
+    ) -> tuple[Value | None, ...]:
+        """``initial ⊕ value`` per component; a component without ``initial`` is as it was.
+
+        Without a value, initial ones that are not ``needed`` are left out: their cells may not exist.
+        """
         env = self.env(i)
-        initial = tuple(None if e is None else evaluate(e, env) for e in self.program.out.initial)
         if value is None:
-            return initial
+            every = enumerate(self.program.out.initial)
+            return tuple(None if e is None or k not in needed else evaluate(e, env) for k, e in every)
+        initial = tuple(None if e is None else evaluate(e, env) for e in self.program.out.initial)
         f = self.program.hom.function
         if f is None or all(v is None for v in initial):
             return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from emit.c_text import affine_text, c_type
 from emit.host_text import Leaf, Loops, leaves
@@ -97,9 +97,12 @@ def preprocessed_nest(nest: LoopNest, source: SourceFile, command: CompileComman
 def _arguments(lifted: LiftedNest) -> list[Arg]:
     nest = lifted.nest
     derived = {p.name: p.value for p in nest.params if is_derived(p)}
+    variables = variables_of(lifted)
+    changed = _changed(lifted, variables.keys())
     arguments: list[Arg] = [
         ScalarArg(name, _value_type(p.c_type or c_type(p.type)), p.type)
-        for name, p in variables_of(lifted).items()
+        for name, p in variables.items()
+        if all(name != a.name for a in changed)
     ]
     written, read = _written(nest), read_buffers(nest)
     for b in nest.buffers:
@@ -114,21 +117,27 @@ def _arguments(lifted: LiftedNest) -> list[Arg]:
                 b.restrict or b.distinct,
             )
         )
-    arguments += [
-        OuterScalarArg(s.name, _value_type(s.c_type or c_type(s.type)), s.type, s.live_after)
+    return [*arguments, *changed]
+
+
+def _changed(lifted: LiftedNest, given: Collection[str]) -> list[OuterScalarArg | IteratorArg]:
+    """Scalars and iterators declared outside that the nest changes; ``given``: what it reads before."""
+    nest = lifted.nest
+    found: list[OuterScalarArg | IteratorArg] = [
+        OuterScalarArg(s.name, _value_type(s.c_type or c_type(s.type)), s.type, s.live_after, s.name in given)
         for s in nest.scalars
     ]
     final = {f.name: f.type for f in lifted.iterators_final}
-    arguments += [IteratorArg(name, c_type(t), t) for name, t in final.items()]
-    known = {a.name for a in arguments}
+    found += [IteratorArg(name, c_type(t), t, given=name in given) for name, t in final.items()]
+    known = {a.name for a in found}
     loops = list(loops_in(nest.body))
     observed = {x.source_name or x.iterator for x in loops if x.observed}
     for loop in loops:
         name = loop.source_name or loop.iterator
         if loop.declared_outside and name not in known:
             known.add(name)
-            arguments.append(IteratorArg(name, c_type(loop.type), loop.type, name in observed))
-    return arguments
+            found.append(IteratorArg(name, c_type(loop.type), loop.type, name in observed, name in given))
+    return found
 
 
 def _value_type(text: str) -> str:

@@ -235,6 +235,27 @@ int kept(int n, int m, const int *restrict a) {
             for (int k = p[i]; k < p[i + 1]; k++) y[i * m + j] += v[k] * x[col[k] * m + j];
         }
 }""",
+    # counters that begin where they stand outside, and are read behind the nest
+    "ends": """void ends(int n, int *a, int *o) {
+    int lo = 0, hi = n - 1;
+#pragma mdh
+    while (lo < hi) { int t = a[lo]; a[lo++] = a[hi]; a[hi--] = t; }
+    o[0] = lo; o[1] = hi;
+}""",
+    # ... of which one ends where the other began
+    "swapped": """void swapped(int n, int k, int *restrict a, int *restrict b, int *o) {
+    int i, j;
+#pragma mdh
+    { j = k; for (k = 0; k < n; k++) a[k] = 1; for (i = j; i < n; i++) b[i] = 2; }
+    o[0] = k + 3 * i;
+}""",
+    # a counter beside a sum in a cell that is not there where nothing is added
+    "beside": """void beside(int n, int *a, int *o) {
+    int k = 0;
+#pragma mdh
+    for (int i = 0; i < n; i++, k += 2) o[1] += a[k];
+    o[0] = k;
+}""",
 }
 
 
@@ -300,3 +321,12 @@ def test_a_variable_that_branches_set_is_defined_everywhere() -> None:
     names = {b.name for b in nest.temporaries}
     first, last = nest.programs  # none that fills the temporary once more, for nobody
     assert [s.buffer for s in last.out.stores] == ["o"] and names and not any(a.buffer in names for a in first.inp.accesses)
+
+
+def test_the_value_after_the_nest_is_of_before_it() -> None:
+    """Final values are assigned so that none is computed from a variable that another has changed."""
+    assert [f.name for f in lifted(NESTS["swapped"]).iterators_final] == ["i", "k"]
+    both = NESTS["swapped"].replace("int *o) {\n    int i, j;", "int i, int *o) {\n    int j, l;")
+    both = both.replace("j = k; for (k = 0;", "j = k; l = i; for (k = l;")
+    found = lifted(both).diagnostics[0]
+    assert found.code == "MDH210" and "computed from one that the nest changes" in found.message

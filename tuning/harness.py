@@ -49,22 +49,28 @@ class OuterScalarArg:
     """A scalar declared outside the nest and written in it.
 
     ``live``: its value may be read after the nest.  If not, it may end as anything and is not compared.
+    ``given``: the nest reads it before, as a size: it needs a value in every case.
     """
 
     name: str
     c_type: str
     type: Type
     live: bool = True
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class IteratorArg:
-    """A loop iterator declared outside the nest.  ``live``: its final value is compared."""
+    """A loop iterator declared outside the nest.  ``live``: its final value is compared.
+
+    ``given``: a loop begins where it stands: it needs a value in every case.
+    """
 
     name: str
     c_type: str
     type: ScalarType
     live: bool = True
+    given: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +204,11 @@ def _inserted(subject: Subject, candidate: Candidate, path: bytes) -> bytes:
 
 def _in_out(arg: Arg) -> bool:
     return isinstance(arg, OuterScalarArg | IteratorArg)
+
+
+def needs_value(arg: Arg) -> bool:
+    """Is it one of the sizes of a case?"""
+    return isinstance(arg, ScalarArg) or (isinstance(arg, OuterScalarArg | IteratorArg) and arg.given)
 
 
 def _parameter(arg: Arg) -> str:

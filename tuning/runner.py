@@ -31,7 +31,7 @@ import filelock
 import platformdirs
 
 from tuning.accelerator import why_not
-from tuning.harness import ORIGINAL_ONLY, Candidate, ScalarArg, Subject, driver_text, subject_text
+from tuning.harness import ORIGINAL_ONLY, Candidate, Subject, driver_text, needs_value, subject_text
 from tuning.processes import (
     OUTPUT_CAP,
     OUTPUT_FLOOD,
@@ -511,7 +511,7 @@ def case_text(
     counts = subject.counts(integers)
     if counts is None or any(n < 0 for n in counts.values()):
         return None
-    given = {a.name for a in subject.args if isinstance(a, ScalarArg)}
+    given = {a.name for a in subject.args if needs_value(a)}
     lines = [f"case {number} {mode}", f"set length {max(1, subject.length(integers))}"]
     lines += [f"set {key} {value}" for key, value in settings.items()]
     lines += [f"p {name} {value}" for name, value in sizes.items() if name in given]
