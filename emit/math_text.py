@@ -195,7 +195,9 @@ def _log(t: ScalarType) -> list[str]:
     return [
         "const F mdh_v = (value), mdh_0 = {0};",
         f"const I mdh_s = (I)(mdh_v < {least});",
-        f"const I mdh_b = (I)MDH_CHOOSE(F, I, mdh_s, mdh_v * {scale}, mdh_v) - {root};",
+        # of negative lanes, which are replaced below, the difference may wrap
+        f"typedef unsigned{'' if f else ' long long'} mdh_u __attribute__((vector_size(sizeof(I))));",
+        f"const I mdh_b = (I)((mdh_u)MDH_CHOOSE(F, I, mdh_s, mdh_v * {scale}, mdh_v) - {root});",
         f"const F mdh_f = (F)((mdh_b & {mask}) + {root}) - 1.0{f};",
         *exponent,
         *rest,

@@ -54,15 +54,19 @@ def _in_pieces(n: NestText, inner: tuple[Loop, ...], vectors: Vectors | None, en
     dim = n.nest.loops[n.scope - 1].dim
     if vectors is not None and not straight_line(n.lane_function.body) and _is_lanes_only(inner, dim):
         at, *_, lanes = n.context.at[dim], *inner
-        for size in _PIECES:
-            count = size // n.lane_bytes
-            if not 1 < count < (lanes.count or 0):
-                continue
-            piece = (*inner[:-1], replace(lanes, count=count))
-            narrow = n._vectors(piece)
-            if narrow is not None:
-                with n.out.block(f"for (; {at} + {count} <= {end}; {at} += {count})"):
-                    n._version(piece, full=True, vectors=narrow)
+        masks, n.masks = n.masks, {}  # only whole vectors of the machine are written past the caches
+        try:
+            for size in _PIECES:
+                count = size // n.lane_bytes
+                if not 1 < count < (lanes.count or 0):
+                    continue
+                piece = (*inner[:-1], replace(lanes, count=count))
+                narrow = n._vectors(piece)
+                if narrow is not None:
+                    with n.out.block(f"for (; {at} + {count} <= {end}; {at} += {count})"):
+                        n._version(piece, full=True, vectors=narrow)
+        finally:
+            n.masks = masks
     n._version(inner, full=False, vectors=None)
 
 

@@ -101,8 +101,7 @@ def bounds(reader: NestReader, h: Head, node: Node) -> Range:
     if h.ahead:
         lower = operators.plus(wide(lower), h.ahead)
     if change:
-        signed = isinstance(upper.type, ScalarType) and upper.type.is_signed
-        upper = operators.plus(upper if signed or change > 0 else wide(upper), change)
+        upper = operators.plus(upper if change > 0 else wide(upper), change)
     return Range(lower, upper, h.step)
 
 

@@ -278,6 +278,8 @@ def _final_iterators(nest: LoopNest) -> tuple[FinalIterator, ...]:
                 lower, span = _at_the_end(axis.first, outer, s), _at_the_end(axis.span, outer, s)
                 sizes = tuple(Size(_at_the_end(a.span, outer, s), a.size.step) for a in outer)
                 size = Size(span, axis.size.step)
+                if not outer:
+                    out[:] = [f for f in out if f.name != axis.source_name]
                 out.append(FinalIterator(axis.source_name, s.type, lower, size, axis.step, sizes))
 
     visit(nest.body, ())

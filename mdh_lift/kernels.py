@@ -29,7 +29,8 @@ from lowering.point import Point, configuration_at, is_divided, own_values, roun
 from lowering.space import Space, tuning_space
 from lowering.traffic import bytes_of
 from mdh_core.diagnostics import Refusal, refuse
-from mdh_core.ir import HostLoop, MdhProgram, Size, Step, programs_of
+from mdh_core.expr import Affine, ScalarType
+from mdh_core.ir import HostLoop, MdhProgram, Param, Size, Step, programs_of
 from mdh_core.show import c_style, show, statements
 from mdh_lift import iterations
 from mdh_lift.c_value import NotAnInteger
@@ -585,28 +586,40 @@ def kernel_name(function: str, label: str) -> str:
 
 def after_text(lifted: LiftedNest) -> str:
     """C statements that give iterators declared before the nest the values that the loops leave in them."""
-    names = {p.name: p.value for q in lifted.programs for p in q.params if p.value and p.value != p.name}
-    names |= {p.name: p.value for p in lifted.nest.params if p.value and p.value != p.name}
-    return " ".join(_final(f, names) for f in lifted.iterators_final)
+    params = {p.name: p for q in lifted.programs for p in q.params}
+    params |= {p.name: p for p in lifted.nest.params}
+    return " ".join(_final(f, params) for f in lifted.iterators_final)
 
 
-def _final(f: FinalIterator, names: Mapping[str, str]) -> str:
-    lower = affine_text(f.lower, dict(names), atom=True)
-    size = _size(f.size, names)
+def _final(f: FinalIterator, params: Mapping[str, Param]) -> str:
+    lower = _value(f.lower, params, atom=True)
+    size = _size(f.size, params)
     step = size if f.step == 1 else f"{f.step} * ({size})"
     value = step if lower == "0" else f"{lower} + {step}"
-    conditions = [f"({_span(s, names)}) > 0" for s in f.outer if (s.constant or 0) <= 0]
+    conditions = [f"({_value(s.span, params)}) > 0" for s in f.outer if (s.constant or 0) <= 0]
     statement = f"{f.name} = {value};"
     return f"if ({' && '.join(conditions)}) {statement}" if conditions else statement
 
 
-def _span(size: Size, names: Mapping[str, str]) -> str:
-    return affine_text(size.span, dict(names))
-
-
-def _size(size: Size, names: Mapping[str, str]) -> str:
+def _size(size: Size, params: Mapping[str, Param]) -> str:
     if size.constant is not None:
         return str(size.constant)
-    span = _span(size, names)
+    span = _value(size.span, params, alone=size.step == 1)
     rounded = span if size.step == 1 else f"(({span}) + {size.step - 1}) / {size.step}"
     return f"(({span}) > 0 ? {rounded} : 0)"
+
+
+def _value(a: Affine, params: Mapping[str, Param], atom: bool = False, alone: bool = True) -> str:
+    """An affine value over parameters where these have their C texts; ``n - 3`` must not wrap as an ``int``.
+
+    ``alone``: nothing is added to it.
+    """
+    alone = alone and len(a.terms) == 1 and a.terms[0][1] == 1 and not a.const
+    names = {}
+    for name in a.names & params.keys():
+        p = params[name]
+        text = p.value or p.name
+        narrow = isinstance(p.type, ScalarType) and p.type.is_integer and p.type.bits < 64
+        whole = text if _IDENTIFIER.fullmatch(text) else f"({text})"
+        names[name] = text if alone or not narrow else f"(long long){whole}"
+    return affine_text(a, names, atom=atom)

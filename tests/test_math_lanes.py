@@ -6,6 +6,7 @@ import ctypes
 import platform
 import random
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -193,6 +194,31 @@ def test_values_are_within_one_unit_of_the_last_place(built: tuple[ctypes.CDLL, 
             unit = np.spacing(np.abs(want[plain])).astype(np.longdouble)
             error = np.abs(found[plain].astype(np.longdouble) - wide[plain]) / unit
             assert error.max() < 1, (about, values[plain][error.argmax()], error.max())
+
+
+@pytest.mark.parametrize("width", [(), (NARROW,)] if platform.machine() == "x86_64" else [()], ids=["widest", "narrow"])
+def test_nothing_is_undefined(width: tuple[str, ...], tmp_path: Path) -> None:
+    """Whatever the argument: no signed lane overflows, no shift is too far.  A process of its own, which traps."""
+    trap = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
+    flags = ("-O1", "-march=native", *width)
+    library = _library(tmp_path, "gcc", (*flags, *trap))
+    tags = []
+    for name, f in LANES.items():
+        np.save(tmp_path / f"{f.type.name}.npy", _values(f.type))
+        tags += [f"{f.type.name} {name}_{n}" for n in _widths(f.type, flags)]
+    calls = """
+import ctypes, sys, numpy
+library = ctypes.CDLL(sys.argv[1])
+for line in sys.argv[3:]:
+    kind, tag = line.split()
+    x = numpy.load(f"{sys.argv[2]}/{kind}.npy")
+    y = numpy.empty_like(x)
+    print(tag, flush=True)
+    getattr(library, tag)(*(ctypes.c_void_p(a.ctypes.data) for a in (x, x[::-1].copy(), y)), ctypes.c_long(len(x)))
+"""
+    words = [sys.executable, "-c", calls, str(library._name), str(tmp_path), *tags]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.split() == [t.split()[1] for t in tags], done.stdout[-200:]
 
 
 @pytest.mark.parametrize("compiler", COMPILERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 from lifter.lift import LiftedNest
 from mdh_core.expr import Affine
 from mdh_core.ir import programs_of
-from mdh_lift import iterations
+from mdh_lift import iterations, kernels
 from tests.lifting import check_meaning, lifted
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -235,6 +236,16 @@ int kept(int n, int m, const int *restrict a) {
             for (int k = p[i]; k < p[i + 1]; k++) y[i * m + j] += v[k] * x[col[k] * m + j];
         }
 }""",
+    # sums of sparse rows that begin at 0: written past the caches, but for rests of rows
+    "zeroed": """void zeroed(int n, int m, const int *restrict p, const int *restrict col, const double *restrict v,
+            const double *restrict x, double *restrict y) {
+#pragma mdh
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < m; j++) y[i * m + j] = 0;
+        for (int k = p[i]; k < p[i + 1]; k++)
+            for (int j = 0; j < m; j++) y[i * m + j] += v[k] * x[col[k] * m + j];
+    }
+}""",
     # counters that begin where they stand outside, and are read behind the nest
     "ends": """void ends(int n, int *a, int *o) {
     int lo = 0, hi = n - 1;
@@ -330,3 +341,20 @@ def test_the_value_after_the_nest_is_of_before_it() -> None:
     both = both.replace("j = k; for (k = 0;", "j = k; l = i; for (k = l;")
     found = lifted(both).diagnostics[0]
     assert found.code == "MDH210" and "computed from one that the nest changes" in found.message
+
+
+def test_the_value_after_the_nest_does_not_wrap(tmp_path: Path) -> None:
+    """``i + 3 < n`` is defined for all n, and so is what it leaves in i: n - 3 need not be an ``int``."""
+    text = "int f(int n, int k, float *restrict x) {\n int i;\n#pragma mdh\n{} return i; }"
+    loops = "for (i = 0; i + 3 < n; i += 4) x[i] = 1;", "for (i = k; i < n; i++) x[i - k] = 1;"
+    for at, loop in enumerate(loops):
+        after = kernels.after_text(lifted(text.replace("{}", loop)))
+        source, made = tmp_path / f"a{at}.c", tmp_path / f"a{at}.so"
+        source.write_text(f"int f(int n, int k) {{ int i = 0; {after} return i; }}\n")
+        words = ["cc", "-O2", "-fwrapv", "-shared", "-fPIC", str(source), "-o", str(made)]
+        subprocess.run(words, check=True)
+        f = ctypes.CDLL(str(made)).f
+        low, high = -(2**31), 2**31 - 1
+        for n, k in ((low, 0), (low + 2, 5), (low + 3, 0), (0, 0), (3, 3), (4, 0), (9, 4), (low, high), (high - 4, 1)):
+            run = range(k, n) if at else range(0, n - 3, 4)
+            assert f(n, k) == (run[-1] + (1 if at else 4) if run else (k if at else 0)), (loop, n, k)
