@@ -232,10 +232,10 @@ def _walked(
     return loop
 
 
-def strided(reader: NestReader, h: Head, stride: Node, node: Node) -> list[Out]:
+def strided(reader: NestReader, h: Head, node: Node) -> list[Out]:
     """``for (b = lo; b < hi; b += s)``: a loop over ``t``, in which ``b`` is ``lo + s*t``.
 
-    It runs ``(hi - lo + s - 1) / s`` times, where ``s`` is positive, which the generated code tests.
+    It runs ``(hi - lo + s - 1) / s`` times.  Generated code tests that a variable ``s`` is positive.
     """
     out: list[Out] = []
     if h.declared is not None:
@@ -244,32 +244,33 @@ def strided(reader: NestReader, h: Head, stride: Node, node: Node) -> list[Out]:
         name = c_ast.ID(h.iterator, node.coord)
         out += reader.statement(c_ast.Assignment("=", name, h.lower, node.coord))
     own = reader.visible(h.iterator)
-    by = reader.bound(stride)
+    by = Const(abs(h.step), INT64) if h.stride is None else reader.bound(h.stride)
     step = as_affine(by) if reader.invariant(by) else None
     if own is None or not reader.tracker.follows(own) or step is None:
         raise refuse(
-            "MDH210", "step is not constant", reader.span(stride),
+            "MDH210", "step is not constant", reader.span(h.stride or node.cond),
             help="count with integers of 32 bits or more, by a step that the nest does not change",
         )  # fmt: skip
-    reader.facts.append(step - 1)
     assert isinstance(own.ctype, Value)
     r = checked_range(reader, replace(h, lower=None, stride=None), own.ctype, node)
-    limit = Const(0, INT32) if h.bound is None else reader.convert(h.bound)
-    assert isinstance(own.ctype.type, ScalarType) and isinstance(limit.type, ScalarType)
-    if h.step < 0 and not common(own.ctype.type, limit.type).is_signed:
-        raise refuse(
-            "MDH210", "an unsigned iterator may get below its bound", reader.span(node.cond),
-            help="count upwards, or use a signed iterator",
-        )  # fmt: skip
+    if h.stride is not None:
+        reader.facts.append(step - 1)
+        limit = Const(0, INT32) if h.bound is None else reader.convert(h.bound)
+        assert isinstance(own.ctype.type, ScalarType) and isinstance(limit.type, ScalarType)
+        if h.step < 0 and not common(own.ctype.type, limit.type).is_signed:
+            raise refuse(
+                "MDH210", "an unsigned iterator may get below its bound", reader.span(node.cond),
+                help="count upwards, or use a signed iterator",
+            )  # fmt: skip
     trips = Binary("/", total(r.span, total(by, Const(-1, INT64))), by, INT64)
     if not reader.invariant(trips):
         raise refuse(
             "MDH202", "how often the loop runs is a quotient of what changes in the nest",
             reader.span(node.cond), help=HELP,
         )  # fmt: skip
-    first, step_by = r.lower, times(Const(h.step, INT64), by)
+    first, amount = r.lower, times(Const(1 if h.step > 0 else -1, INT64), by)
     counted = Range(Const(0, INT64), reader.extents.hoist(trips), 1)
-    return [*out, _walked(reader, h, own, counted, lambda v: total(first, times(step_by, v)), node)]
+    return [*out, _walked(reader, h, own, counted, lambda v: total(first, times(amount, v)), node)]
 
 
 def _fixed(at: At) -> bool:

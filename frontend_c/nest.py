@@ -618,8 +618,8 @@ class NestReader(Statements):
                     self.span(h.stride), help="count with an integer, and index the array",
                 )  # fmt: skip
             out.append(over_memory(self, h, own, node))
-        elif h.stride is not None:
-            out += strided(self, h, h.stride, node)
+        elif h.stride is not None or not self._in_step(h, node):
+            out += strided(self, h, node)
         else:
             ctype, outside = self.iterator_type(h.iterator, h.declared, node)
             r = checked_range(self, h, ctype, node)
@@ -630,6 +630,12 @@ class NestReader(Statements):
             out.append(loop)
         self.scopes.pop()
         return out
+
+    def _in_step(self, h: Head, node: Node) -> bool:
+        """Can what the loop moves beside its iterator be told from that?"""
+        rest = [n for n, _ in h.after]
+        plain = h.meeting is None and not h.moved and not h.ahead and h.op != "!="
+        return not plain or abs(h.step) == 1 or self.tracker.in_step(node, rest, abs(h.step))
 
     def iterator_type(self, name: str, declared: Node | None, node: Node) -> tuple[Value, bool]:
         """Type of the iterator, and whether it was declared outside the nest."""

@@ -303,6 +303,21 @@ class Tracker:
 
         return later
 
+    def in_step(self, node: Node, rest: Sequence[Node], step: int) -> bool:
+        """Does a loop by ``step`` move everything that is followed by multiples of that, or anew?"""
+        parts = [node.stmt, *rest]
+        for name in sorted({name for part in parts for name in assigned_outside(part)}):
+            b = self.reader.visible(name)
+            if b is None or not self.follows(b):
+                continue
+            try:
+                amount = self._amount(parts, name, b, node)
+            except (Refusal, Untracked):
+                continue
+            if amount is not None and (not isinstance(amount, Const) or int(amount.value) % step):
+                return False
+        return True
+
     # ------------------------------------------------------------------ amounts
 
     def _amount(self, parts: Sequence[Node], name: str, b: Binding, loop: Node) -> Expr | None:
@@ -408,12 +423,13 @@ def counters(nest: Node) -> frozenset[str]:
     """
     moved, needed, sources = set[str](), set[str](), dict[str, set[str]]()
     bounds, iterators = set[str](), set[str]()
-    plain = {id(n) for loop in walk_nodes(nest) if isinstance(loop, c_ast.For) for n in _own_steps(loop)}
+    own_steps = {id(n): _own_steps(n) for n in walk_nodes(nest) if isinstance(n, c_ast.For)}
+    plain = {id(n) for steps in own_steps.values() for n in steps}
     for n in walk_nodes(nest):
         if stepped(n) and id(n) not in plain:
             moved.add(stepped(n))
         if isinstance(n, c_ast.For) and n.cond is not None:
-            own = {stepped(m) for m in _own_steps(n)}
+            own = {stepped(m) for m in own_steps[id(n)]}
             iterators |= own
             bounds |= _names(n.cond) | {name for m in _steps(n) for name in _amount_names(m)}
             needed |= _names(n.cond) & {stepped(m) for m in _steps(n)} - own
@@ -439,8 +455,11 @@ def _own_steps(loop: Node) -> list[Node]:
     begun = {n.name if isinstance(n, c_ast.Decl) else stepped(n) for n in parts if n is not None}
     tested: Iterable[str] = _names(loop.cond) if loop.cond is not None else ()
     steps = [n for n in _steps(loop) if not _amount_names(n)]  # others are followed (``Head.stride``)
+    beside = {n for part in (loop.stmt, loop.next) if part is not None for n in assigned_outside(part)}
     pace = {name: sum(_pace(n) for n in steps if stepped(n) == name) for name in tested if name in begun}
     own = min((name for name in pace if pace[name]), key=lambda name: pace[name], default="")
+    if pace.get(own, 1) != 1 and any(stepped(n) in beside - {own} for n in walk_nodes(loop)):
+        return []  # what moves beside it may do so at another pace (``counted.strided``)
     return [n for n in steps if stepped(n) == own]
 
 

@@ -28,6 +28,15 @@ LOOPS = [
     "{ int m = 2; for (int i = 1; i < n; i += m) y[i] = i + s; }",
     "{ int i, m = 3; for (i = 1; i < n; i += m) y[i] = i + s; y[30] = i; }",
     "{ int i, m = s + 1; for (i = 1; i < n; i += m) y[i] = i; y[30] = i + m; }",
+    # constant steps, and something beside that moves at another pace
+    "{ int k = 0; for (int i = 0; i < n; i += 3) { y[k + 20] = y[i]; k++; } }",
+    "{ int k = 2; for (int i = n; i > 0; i -= 2, k += 3) y[k] = i; y[40] = k; }",
+    "{ int i, k = 0; for (i = n - 1; i >= 0; i -= 3) y[20 + k++] = y[i]; y[40] = i; y[41] = k; }",
+    "{ int *q = y; for (int i = 0; i < n; i += 3) { *q++ = i; *q++ = i + 1; } }",
+    "for (unsigned i = 0, k = 0; i < (unsigned)n; i += 3, k += 4) { y[k] = i; y[k + 3] = 7; }",
+    "for (int r = 0, q = 0; r < n; r += 2, q++) { int k = 0; for (int i = 0; i <= s; i += 2, k++) y[8 * q + k] = r + i; }",
+    "{ int k = 0; for (int i = 0; i < n; i += 2) { k += 4; y[k] = i; } y[40] = k; }",
+    "{ int k = 0; for (int i = 1; i <= n; i += 2) { k = i + 1; y[k] = i; } }",
     "{ int i = 0; while (i < n) { y[i] = i; i++; } for (i = 0; i < n; i += s) y[i] *= 2; y[31] = i; }",
 ]
 
@@ -69,3 +78,11 @@ def test_butterflies_are_two_dimensions():
 )
 def test_other_steps_are_refused(loop, code, said):
     check_refused_loop(C.format(loop), loop, code, said)
+
+
+def test_pixels_of_another_number_of_channels():
+    found = lifted(C.format("for (int i = 0, k = 0; i < n; i += 3, k += 4) { a[k] = b[i]; a[k + 3] = 1; }"))
+    (p,) = found.programs
+    assert operators(found) == "i:cc" and str(p.hom.dims[0].size) == "mdh_p0"
+    assert [str(s.index[0]) for s in p.out.stores] == ["4*i", "4*i + 3"]
+    assert check_meaning(found, trials=30) > 3 and not certificate(found.nest, found.program).refuted
