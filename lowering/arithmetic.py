@@ -20,6 +20,7 @@ from lowering.facts import (
     has_border,
     has_records,
     in_vectors,
+    interleaved,
     is_readable_beyond,
     once,
     read_dims,
@@ -35,6 +36,7 @@ from lowering.point import Point, blocks_of, dims_around, round_up, steps_of, ti
 from lowering.traffic import in_one_way
 from mdh_core.combine import choice_of
 from mdh_core.expr import Affine, Binary, Call, ScalarType, Select, stmt_exprs, straight_line, walk
+from mdh_core.ir import Access
 from mdh_core.lanes import LANES, lane_function
 
 _MOVED = 0.5  # of the points of a tile's second time is not hidden behind memory
@@ -42,6 +44,7 @@ _CROSSING = 2.0  # further loads that a vector across two lines costs; measured 
 _HALF_CROSSING = 3.0  # the same for vectors of half a line
 _COPIED = 7.5e-11  # seconds per byte that is copied; measured on products
 _MASKED = 0.8  # of the speed of vectors
+_SHUFFLED = 0.25  # of the speed of vectors: compilers sort elements that are some apart; measured on pixels
 _CHOSEN = 4  # registers that hold a choice's condition, its constants and both values; measured on moments
 _CHAINS = 8  # additions that a core has under way at once
 _ADDRESSES = 9  # that registers hold beside counters and sizes; measured on convolutions
@@ -94,6 +97,21 @@ def rows_of(f: Facts, point: Point) -> int:
     return math.prod(int(point.get(f"rows_{d}", 1)) for d in f.cc)
 
 
+def is_sorted_out(f: Facts, point: Point) -> bool:
+    """Whether compilers make vectors of a plain loop over elements that are some apart (``interleaved``)."""
+    vector = str(point.get("vector", "-"))
+    inner = vector if vector != "-" else (f.cc or ("-",))[-1]
+    return rows_of(f, point) == 1 and inner in f.cc and interleaved(f, inner)
+
+
+def shared_by_rows(f: Facts, a: Access, point: Point) -> int:
+    """Rows of a tile that use the same element, or of a map its neighbours."""
+    if f.pw or f.ps:
+        return max(1, rows_of(f, point))
+    near = (d for d in f.cc if any(s in (0, 1) for b, s in strides(f, d) if b is a))
+    return math.prod(int(point.get(f"rows_{d}", 1)) for d in near)
+
+
 def arithmetic(f: Facts, machine: Machine, point: Point, even: bool = False) -> Arithmetic:
     """``even``: as if all parts were equal, before it is known which dimensions threads share."""
     v = vector_length(f, machine)
@@ -107,6 +125,8 @@ def arithmetic(f: Facts, machine: Machine, point: Point, even: bool = False) -> 
             copied += pack * max(1e-9 if gathers else 0.0, f.program.buffer(b).type.size * _COPIED)
     works = vector != "-" and in_vectors(f, [s for a, s in strides(f, vector) if packs[a.buffer] is None])
     speed = float(min(v, lanes)) if works else 0.7
+    if is_sorted_out(f, point):
+        speed = max(speed, _SHUFFLED * v)
     if has_border(f) and not works and machine.vector_bytes == LINE:
         speed = _MASKED * v  # compilers read under masks there
     if works and not straight_line(lane_function(f.in_lanes).body):

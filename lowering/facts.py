@@ -252,6 +252,22 @@ def in_vectors(f: Facts, inputs: list[int | None]) -> bool:
     return not apart or (None not in apart and len(apart) <= _lane_by_lane(f))
 
 
+_SORTED_OUT = 8
+
+
+@once
+def interleaved(f: Facts, dim: str) -> bool:
+    """Whether a map reads every second, third, ... element along a dimension, and nothing that is worse.
+
+    Vectors of such operands are not written here; compilers make them of plain loops, and shuffle.
+    """
+    apart = [s for _, s in strides(f, dim) if s not in IN_VECTORS]
+    if f.pw or f.ps or not apart or not _has_vector_form(f) or not straight_line(f.program.hom.scalar.body):
+        return False
+    near = all(s is not None and 1 < abs(s) <= _SORTED_OUT for s in apart)
+    return near and all(s == 1 for s in store_strides(f, dim))
+
+
 @once
 def _lane_by_lane(f: Facts) -> int:
     return reads_lane_by_lane(f.program)
