@@ -28,11 +28,11 @@ TOGETHER = 4
 SIZES = (4, 8)  # bytes of an element for which there are macros
 
 
-def shift_macros(size: int) -> list[str]:
-    """``MDH_UP_4_2(a, b)``: lanes of b two places up, the first two from a; ``MDH_LAST_4``: the last only."""
+def lanes_macro(size: int) -> list[str]:
+    """``MDH_LANES_4(a, b, 0, 16, ...)``: a vector of lanes of two vectors that fill a register."""
     name = f"MDH_LANES_{size}"
     integer = "int" if size == 4 else "long long"
-    lines = [
+    return [
         f"#ifndef {name} /* chosen lanes of two vectors */",
         "#ifdef __clang__",
         f"#define {name}(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)",
@@ -40,7 +40,14 @@ def shift_macros(size: int) -> list[str]:
         f"typedef {integer} mdh_lanes_{size} __attribute__((vector_size(MDH_VECTOR_BYTES)));",
         f"#define {name}(a, b, ...) __builtin_shuffle(a, b, (mdh_lanes_{size}){{__VA_ARGS__}})",
         "#endif",
+        "#endif",
     ]
+
+
+def shift_macros(size: int) -> list[str]:
+    """``MDH_UP_4_2(a, b)``: lanes of b two places up, the first two from a; ``MDH_LAST_4``: the last only."""
+    name = f"MDH_LANES_{size}"
+    lines = [*lanes_macro(size), f"#ifndef MDH_LAST_{size} /* lanes some places up; the last one in all */"]
     for n, width in enumerate((64, 32, 16)):
         lanes = width // size
         lines.append(f"#{'elif' if n else 'if'} MDH_VECTOR_BYTES == {width}")

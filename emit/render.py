@@ -51,6 +51,8 @@ from emit.nest_text import NestText
 from emit.prefix_text import SIZES, shift_macros
 from emit.request import Kernel, KernelRequest
 from emit.scan_text import ScanText
+from emit.turned_text import turn_macros
+from lowering.across import TURNED
 from lowering.host_tiles import HostTiles
 from lowering.loops import size_name
 from lowering.lower import HistogramNest, Lowered, Nest, Stage, is_linear_recurrence, lower, may_join_a_team
@@ -88,7 +90,11 @@ def emit_openmp(request: KernelRequest) -> Kernel:
             notes=[in_comment(line) for line in (*request.notes, *assumed)],
             keeps=has("MDH_KEEP") or has("MDH_ROUNDED") or any("MDH_KEEP" in x for x in lanes),
             rounds=has("MDH_ROUNDED"),
-            macros=[*lanes, *(x for n in SIZES if has(f"MDH_LAST_{n}") for x in shift_macros(n))],
+            macros=[
+                *lanes,
+                *(x for n in SIZES if has(f"MDH_LAST_{n}") for x in shift_macros(n)),
+                *(x for n in TURNED if has(f"MDH_TURN_{n}") for x in turn_macros(n)),
+            ],
             registers=any(_uses(f.text, x) for f in functions for x in ("MDH_HELD(", "MDH_REGISTERS")),
             holds=has("MDH_HELD"),
             stores=has("MDH_STORE"),

@@ -26,6 +26,7 @@ from emit.kernel_text import atom, repeats_right
 from emit.results_text import Results
 from emit.screen_text import screened
 from emit.sliding_text import sliding, write_sliding
+from emit.turned_text import turn_operands
 from emit.vector_printer import VectorPrinter
 from lowering.domains import Rows
 from lowering.loops import Loop
@@ -358,6 +359,7 @@ class Tile(Results):
         try:
             self.inner = arranged(self, k)
             hold_operands(self, k)
+            turn_operands(self, k)
             yield
         finally:
             self.inner, self.held, self.context.places = before

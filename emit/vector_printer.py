@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from emit.c_text import c_type, rounded, unsigned
 from emit.kernel_text import Context, atom
 from emit.math_text import lanes_call
-from lowering.facts import IN_VECTORS
+from lowering.across import IN_VECTORS
 from mdh_core.expr import (
     COMPARISONS,
     INT32,

@@ -18,6 +18,7 @@ from emit.c_text import c_type
 from emit.cells_text import CellsText
 from emit.kernel_text import Context, Lines, product_text
 from emit.masked_text import MaskedText
+from emit.turned_text import turned_in
 from emit.vector_printer import NotVector, VectorPrinter, Vectors, vector_store
 from lowering.agreed import agreed
 from lowering.between import Between, between
@@ -279,7 +280,9 @@ class VectorsText(CellsText):
     def _try_vectors(self, vectors: Vectors, inner: tuple[Loop, ...]) -> None:
         """Raises NotVector if the scalar function, the operator or a store has no vector form."""
         fields = {(k, name): name for k, name, _ in self.gathered(inner)}
-        printer = VectorPrinter(self.context, vectors, fields=fields)
+        found = turned_in(self, inner)
+        operands = {k: f"x{k}" for k in found[1]} if found is not None else {}
+        printer = VectorPrinter(self.context, vectors, operands=operands, fields=fields)
         body = self.lane_function.body
         if not straight_line(body):
             self.masked_text(printer, Lines(), "v", 1).write(body)

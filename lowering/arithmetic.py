@@ -14,6 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lowering.across import turned
 from lowering.facts import (
     Facts,
     computed_copies,
@@ -97,6 +98,19 @@ def rows_of(f: Facts, point: Point) -> int:
     return math.prod(int(point.get(f"rows_{d}", 1)) for d in f.cc)
 
 
+def turned_at(f: Facts, point: Point) -> tuple[int, ...]:
+    """Operands that the register tile turns, by their numbers (``lowering.across``)."""
+    vector, lanes = str(point.get("vector", "-")), int(point.get("lanes", 1))
+    if vector not in f.cc or f.pw or f.ps:
+        return ()
+    return _turned(f, vector, lanes, tuple((d, int(point.get(f"rows_{d}", 1))) for d in f.cc))
+
+
+@once
+def _turned(f: Facts, vector: str, lanes: int, rows: tuple[tuple[str, int], ...]) -> tuple[int, ...]:
+    return turned(f.program, vector, lanes, dict(rows), f.lane_bytes)
+
+
 def is_sorted_out(f: Facts, point: Point) -> bool:
     """Whether compilers make vectors of a plain loop over elements that are some apart (``interleaved``)."""
     vector = str(point.get("vector", "-"))
@@ -123,7 +137,9 @@ def arithmetic(f: Facts, machine: Machine, point: Point, even: bool = False) -> 
         if pack is not None:
             gathers = any(s not in (0, 1) for a, s in strides(f, vector) if a.buffer == b)
             copied += pack * max(1e-9 if gathers else 0.0, f.program.buffer(b).type.size * _COPIED)
-    works = vector != "-" and in_vectors(f, [s for a, s in strides(f, vector) if packs[a.buffer] is None])
+    turns = turned_at(f, point)
+    inputs = [s for k, (a, s) in enumerate(strides(f, vector)) if packs[a.buffer] is None and k not in turns]
+    works = vector != "-" and in_vectors(f, inputs)
     speed = float(min(v, lanes)) if works else 0.7
     if is_sorted_out(f, point):
         speed = max(speed, _SHUFFLED * v)

@@ -14,15 +14,16 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from lowering.across import IN_VECTORS, turned
 from lowering.ahead import PAGE
-from lowering.arithmetic import accumulated, arithmetic, box_bytes, packed_elements, rows_of
+from lowering.arithmetic import accumulated, arithmetic, box_bytes, packed_elements, rows_of, turned_at
 from lowering.cost import alike, cost, footprint_of, has_lines, past_caches
 from lowering.dealt import PARTS, fewest_parts
 from lowering.facts import (
     FEWEST_SHARED,
-    IN_VECTORS,
     Facts,
     computed_copies,
+    crossed,
     facts,
     fetchable,
     follows_pages,
@@ -72,6 +73,7 @@ _VISITS = 4, 8  # rows that a thread goes through at a time; measured on a trans
 _MOST_OTHERS = 8  # alternatives to the default
 _DEARER = 1.5  # times the default's cost, of alternatives
 _ROWS, _TALL = 512, 4096  # of a block; of one for which another input is copied
+_WHOLE_ROW = 1 << 20
 _WINDOW = 16  # elements: reductions this short are windows of stencils, which slide over rows
 
 Rows = tuple[tuple[str, int], ...]  # dimensions with their elements in the register tile
@@ -162,7 +164,8 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
         return _seed(f, machine, seed)
 
     first, *others = (threads[:8] if (threads := thread_choices(f)) else ("",))
-    found = [_Seed(first, *shape) for shape in _shapes(f, machine)]
+    begun = (_WHOLE_ROW, 128) if crossed(f) else (256,)  # of what is turned, blocks may be short or long
+    found = [_Seed(first, *shape, longest=n) for shape in _shapes(f, machine) for n in begun]
 
     def quickly(seed: _Seed) -> float:
         found = arithmetic(f, machine, made(seed), even=True)
@@ -190,7 +193,8 @@ def _ranked(f: Facts, machine: Machine) -> list[Point]:
     if f.cc and any(f.sizes[d] > 256 for d in f.pw):
         longest = (8, 32, 64, 128, 256, 512, 1024)
     elif not f.pw:
-        longest = (512, 128, 64) if len(f.cc) > 2 else (512,)
+        longest = (512, 128, 64) if len(f.cc) > 2 or crossed(f) else (512,)
+        longest += (_WHOLE_ROW,) if crossed(f) else ()
     found = [
         replace(y, widest=w, tallest=tall, parts=parts, visit=visit)
         for x, t, n in itertools.product(found, (first, *others), longest)
@@ -284,7 +288,8 @@ def _shapes(f: Facts, machine: Machine) -> Iterator[Shape]:
         packs = _packs(f, vector) if vector != "-" and f.pw and not has_records(f) else [()]
         for width, rows, names in itertools.product(lanes or [v], _row_shapes(f, machine, vector), packs):
             held = math.prod(n for _, n in rows) * max(1, width // v) * accumulated(f)
-            if rows and held > machine.registers - 4:
+            turns = turned(f.program, vector, width, dict(rows), f.lane_bytes)
+            if rows and held > machine.registers - 4 and not turns:  # these are stored one after the other
                 continue
             single = {a.buffer for a, s in strides(f, vector) if s == 0}  # read one by one, not in vectors
             for choice in ("block", "panel") if names else ("no",):
@@ -352,7 +357,9 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
     }
     point |= {f"rows_{d}": rows.get(d, 1) for d in reversed(row_dims(f))}
     shared = threads.split(",")
-    slides = all(f.sizes[d] <= _WINDOW for d in f.pw)
+    # blocks of what is turned are short: all of their rows are found again, pages too
+    turns = bool(turned_at(f, point))
+    slides = all(f.sizes[d] <= _WINDOW for d in f.pw) and not turns
     for d in f.cc:
         n, tile = f.sizes[d], tile_of(point, d)
         if d in shared:
@@ -367,7 +374,7 @@ def _seed(f: Facts, machine: Machine, seed: _Seed) -> Point:
                 block = longest_part // tile * tile if f.pw else round_up(longest_part, tile)
             point[f"block_{d}"] = max(tile, block)
         else:
-            row = widest if d == vector else seed.tallest if f.pw else longest
+            row = widest if d == vector and not turns else seed.tallest if f.pw else longest
             if slides and (d == vector or len(f.cc) < 3 or f.pw):
                 row = longest_row(f, machine.l2, d)
             block = round_up(min(n, row), tile) if seed.visit else row // tile * tile

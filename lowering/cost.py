@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lowering.ahead import first_rows
-from lowering.arithmetic import arithmetic, is_sorted_out, operations, rows_of, shared_by_rows
+from lowering.arithmetic import arithmetic, is_sorted_out, operations, rows_of, shared_by_rows, turned_at
 from lowering.facts import (
     Facts,
     bytes_read_once,
@@ -38,6 +38,8 @@ from mdh_core.ir import MdhProgram, read_buffers
 _NEAR_RUN, _FAR_RUN = 1e-9, 1e-8  # seconds per run of neighbours that comes into a first or second cache
 _MEMORY_RUN = 1e-7  # the same for a run that comes from memory: a page to open, and to look up
 _SORTED = 5e-11  # seconds per element of those that compilers sort into vectors; measured on pixels
+_TURNED = 5e-11  # seconds per element that is turned in registers; measured on transpositions
+_SIDE_BY_SIDE = 3  # rows of a map whose reads of one line cost as one; measured on transpositions
 _BESIDE = 0.25  # of the other times is not hidden behind the longest
 _STREAMED = 0.8  # of the time that copies take from the last cache is hidden by itself; measured on products
 _PIECE = 4e-9  # seconds per run of neighbours that a tile's results are in memory
@@ -105,7 +107,7 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
     memory /= machine.bandwidth_of(balance)
     if footprint_of(f) > machine.last:
         memory += whole_arrays.runs * _MEMORY_RUN
-    if point.get("ahead") and not f.pw:
+    if point.get("ahead") and not f.pw and works:
         memory *= _FETCHED
     if f.pw and footprint_of(f) > machine.last and not machine.huge_pages:
         memory *= _PLACES.get(round(_rows_at_once(f, point)), 1.0)
@@ -118,13 +120,18 @@ def cost(f: Facts, machine: Machine, point: Point, even: bool = False) -> float:
         memory *= _HALVED
     strided, sorted_out = 0.0, is_sorted_out(f, point)
     inner = vector if vector != "-" else (f.pw or f.cc or f.ps or ("-",))[-1]
-    for a, s in strides(f, inner):
-        if s not in (0, 1) and packs[a.buffer] is None:
+    turns = turned_at(f, point)
+    strided += len(turns) * f.points * _TURNED
+    for k, (a, s) in enumerate(strides(f, inner)):
+        if s not in (0, 1) and packs[a.buffer] is None and k not in turns:
             reversed_too = works and s == -1  # a vector, and two instructions that turn it around
             each = 0.6e-9 / v if reversed_too else 1e-9
             if sorted_out:  # best of all in loops of any length
                 each = _SORTED * (1.0 if vector == "-" else 1.1)
-            strided += f.points / shared_by_rows(f, a, point) * each
+            shared = shared_by_rows(f, a, point)
+            if not (f.pw or f.ps):  # in a loop over lanes that compilers do not make vectors of
+                shared = min(shared, _SIDE_BY_SIDE) if works or vector == "-" else 1
+            strided += f.points / shared * each
     region = 5e-6 if point.get("threads") and f.points > 1 << 15 else 0.0
     last = far.total / machine.l3_bandwidth + far.runs * _FAR_RUN
     if not f.pw:  # nothing to do meanwhile: a core waits for lines of both kinds; measured on stencils

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from lowering.across import IN_VECTORS, TURNED, across, lying_across, raw_stride
 from lowering.agreed import agreed, in_lanes
 from lowering.ahead import read_once
 from lowering.between import between
@@ -176,33 +177,14 @@ _FACTS: dict[tuple[Any, ...], Facts] = {}
 _MOST_FACTS = 512
 
 
-def _raw_stride(program: MdhProgram, buffer: str, index: tuple[Affine, ...], dim: str) -> int | None:
-    """Elements between neighbours in ``dim`` (None: more than one, known at run time only)."""
-    b, stride, total = program.buffer(buffer), 1, 0
-    if b.strides is not None:
-        return None if any(a.coefficient(dim) for a in index) else 0
-    for t in reversed(range(b.rank)):
-        c = index[t].coefficient(dim)
-        if c:
-            if stride < 0:
-                return None
-            total += c * stride
-        extent = b.extents[t]
-        stride = -1 if stride < 0 or extent is None or not extent.is_constant else stride * extent.const
-    return total
-
-
-IN_VECTORS = (1, 0, -1)  # strides of operands that vectors are loaded with; the last in reverse
-
-
 @once
 def strides(f: Facts, dim: str) -> list[tuple[Access, int | None]]:
-    return [(a, _raw_stride(f.program, a.buffer, a.index, dim)) for a in f.program.inp.accesses]
+    return [(a, raw_stride(f.program, a.buffer, a.index, dim)) for a in f.program.inp.accesses]
 
 
 @once
 def store_strides(f: Facts, dim: str) -> list[int | None]:
-    return [_raw_stride(f.program, s.buffer, s.index, dim) for s in f.program.out.stores]
+    return [raw_stride(f.program, s.buffer, s.index, dim) for s in f.program.out.stores]
 
 
 def stores_in_vectors(f: Facts, dim: str) -> bool:
@@ -269,6 +251,24 @@ def interleaved(f: Facts, dim: str) -> bool:
 
 
 @once
+def _turns(f: Facts, vector: str) -> bool:
+    """Whether what lies across vectors along a dimension may be turned in registers (``lowering.across``)."""
+    return f.lane_bytes in TURNED and across(f.program, vector) is not None
+
+
+@once
+def crossed(f: Facts) -> tuple[str, ...]:
+    """Dimensions along which a map reads neighbours, where its results are neighbours along another one.
+
+    A tile with rows along them reads whole lines; vectors of it may be turned.
+    """
+    if f.pw or f.ps:
+        return ()
+    found = [lying_across(f.program, d) for d in f.cc if stores_in_vectors(f, d)]
+    return tuple(dict.fromkeys(d for operands in found for dims in operands.values() for d in dims))
+
+
+@once
 def _lane_by_lane(f: Facts) -> int:
     return reads_lane_by_lane(f.program)
 
@@ -288,7 +288,7 @@ def vector_candidates(f: Facts) -> tuple[str, ...]:
             if d in f.cc:
                 copied = all(packable(f, a.buffer) or s in IN_VECTORS for a, s in strides(f, d))
                 if stores_in_vectors(f, d):
-                    if in_vectors(f, inputs):
+                    if in_vectors(f, inputs) or _turns(f, d):
                         natural_cc.append(d)
                     elif copied:
                         by_copy.append(d)
@@ -559,7 +559,7 @@ def row_dims(f: Facts) -> tuple[str, ...]:
 
     Rows that are reduced along themselves may share nothing: they are read side by side.
     """
-    if not f.pw and len(f.program.inp.accesses) < 2:
+    if not f.pw and len(f.program.inp.accesses) < 2 and not crossed(f):
         return ()
     along = any(d in f.pw for d in vector_candidates(f)) and not is_screened(f.program)
     return tuple(d for d in f.cc if f.sizes[d] >= 2 and (along or shares_rows(f, d)))[-3:]
@@ -567,16 +567,21 @@ def row_dims(f: Facts) -> tuple[str, ...]:
 
 @once
 def shares_rows(f: Facts, d: str) -> bool:
-    """Whether neighbours in ``d`` read some of the same: an access ignores it, or several overlap."""
+    """Whether neighbours in ``d`` read some of the same: an access ignores it, or several overlap.
+
+    Or vectors along it, which are turned for those along another dimension.
+    """
     accesses = f.program.inp.accesses
     ignores = any(not any(x.coefficient(d) for x in a.index) for a in accesses)
     overlaps = any(len(x.terms) > 1 and x.coefficient(d) for a in accesses for x in a.index)
+    if d in crossed(f):
+        return True
     return ignores or overlaps or len({a.buffer for a in accesses}) < len(accesses)
 
 
 def row_counts(f: Facts, d: str) -> tuple[int, ...]:
     """Elements of a register tile worth trying in a dimension of rows."""
-    usual, size = (2, 3, 4, 6, 8, 12, 16) if f.pw else (2, 3, 4, 6, 8, 12), f.sizes[d]
+    usual, size = (2, 3, 4, 6, 8, 12, 16) if f.pw or d in crossed(f) else (2, 3, 4, 6, 8, 12), f.sizes[d]
     return tuple(n for n in range(2, usual[-1] + 1) if n <= size and (n in usual or size % n == 0))
 
 
