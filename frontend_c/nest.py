@@ -8,7 +8,6 @@ only, is a ``While`` of the scalar function.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
@@ -37,6 +36,8 @@ from frontend_c.scopes import Surroundings, Variable, dead_after, enumerator_val
 from frontend_c.statements import Names, Out, Statements, assigned_names, assigned_outside, jump
 from frontend_c.tracking import (
     At,
+    Known,
+    Later,
     Range,
     Tracker,
     Untracked,
@@ -54,7 +55,7 @@ from frontend_c.trees import (
     used_names,
     walks_memory,
 )
-from lifter.loop_nest import Loop, NestStmt, OuterScalar, quotient_facts
+from lifter.loop_nest import Loop, NestStmt, OuterScalar, names_in_text, quotient_facts
 from lifter.trees import declarations
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
@@ -83,8 +84,6 @@ from mdh_core.expr import (
 )
 from mdh_core.ir import Buffer, Param
 from mdh_core.source import Span
-
-_IDENTIFIERS = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -130,6 +129,7 @@ class NestReader(Statements):
         self.open: dict[str, Range] = {}  # loops around what is read now, by iterator
         self.guards: dict[str, Affine] = {}  # conditions that the generated code is to test
         self.facts: list[Affine] = []  # of quotients, not negative; tested, too
+        self.changed_in: list[dict[Binding, Known | Later | None]] = []  # in the branches of an ``if``
         self.set_behind: dict[str, None] = {}  # iterators that the last statements give their values
         self.nest = nest
         self.types.type_of = self._type_of
@@ -500,11 +500,16 @@ class NestReader(Statements):
         out = [] if first is None else self.statement(first)
         cond = self.condition(test)
         self.tracker.flush(node.cond)
-        with self.tracker.condition():
-            return [*out, *self.branches(cond, node)]
+        changed, self.changed_in = self.changed_in, []
+        with self.tracker.condition(branch=True):
+            out += self.branches(cond, node)
+        self.tracker.join(cond, self.changed_in)
+        self.changed_in = changed
+        return out
 
     def branch(self, node: Node | None) -> list[Out]:
-        with self.tracker.branch():
+        with self.tracker.branch() as changed:
+            self.changed_in.append(changed)
             return self.scoped(node)
 
     # ------------------------------------------------------------------ statements
@@ -822,7 +827,7 @@ class NestReader(Statements):
             if not out or not b.stale or not self._live(b) or self.tracker.values.get(b) is None:
                 continue
             used = variables(self.tracker.scalar(b, self.nest))
-            if any(changed & set(_IDENTIFIERS.findall(texts.get(name, ""))) for name in used):
+            if any(changed & set(names_in_text(texts.get(name, ""))) for name in used):
                 out.append(self._set_behind(b))
                 self.set_behind[b.source] = None
         return out

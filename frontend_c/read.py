@@ -32,7 +32,7 @@ from frontend_c.scopes import Variable, local_types, replaced, surroundings
 from frontend_c.teams import around, in_the_way, own_variables, pragma_at, region_of
 from frontend_c.tracking import Untracked
 from lifter.annotations import BUILTIN_OPERATORS, Claim, Directive, parse_claim, parse_directive
-from lifter.loop_nest import LoopNest
+from lifter.loop_nest import LoopNest, names_in_text
 from lifter.trees import has_loop, has_while, loops_in
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.expr import ScalarType
@@ -295,7 +295,8 @@ class _One:
             self.file.functions.get(f, self.directive.clause_span("combine_ops"))
         directive = replace(self.directive, assume=(*self.directive.assume, *reader.guards))
         params = (*params, *self._of_assumptions(reader, nest, {p.name for p in params}))
-        known = {p.value for p in params} | {s.name for s in scalars} | {b.base for b in buffers}
+        known = {name for p in params for name in names_in_text(p.value)}
+        known |= {s.name for s in scalars} | {b.base for b in buffers}
         known |= {x.source_name for x in loops_in(statements) if x.declared_outside}
         return LoopNest(
             self.name, self.function, self.label, params, buffers, scalars, statements,

@@ -12,7 +12,7 @@ condition on parameters is added that the generated code tests at run time (as f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, KeysView, Sequence
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -94,7 +94,7 @@ class Tracker:
     values: dict[Binding, Known | Later | None] = field(default_factory=dict)
     changed: dict[Binding, bool] = field(default_factory=dict)  # by other statements than its own loop
     pending: list[tuple[Binding, int]] = field(default_factory=list)
-    maybe: int = 0  # depth of conditions; what was declared outside of one may not change in it
+    levels: list[bool] = field(default_factory=list)  # of conditions around; is it the branch of an ``if``?
     depth: dict[Binding, int] = field(default_factory=dict)
 
     # ------------------------------------------------------------------ which
@@ -137,8 +137,13 @@ class Tracker:
         assert isinstance(b.ctype, Value) and isinstance(b.ctype.type, ScalarType)
         return self.reader.extents.variable(b.ctype.type, b.source, b.ctype.spelling)
 
+    @property
+    def maybe(self) -> int:
+        """Depth of conditions; what was declared outside of one may change in it in branches only."""
+        return len(self.levels)
+
     def set(self, b: Binding, value: Known, node: Node) -> None:
-        if self.maybe > self.depth.get(b, 0):
+        if not all(self.levels[self.depth.get(b, 0) :]):
             raise self.lost(b, node, "changes under a condition")
         if isinstance(value, At) != isinstance(b.ctype, Pointer):
             raise self.lost(b, node, "gets a value that cannot be followed")
@@ -175,23 +180,54 @@ class Tracker:
         return moved(known, change)
 
     @contextmanager
-    def condition(self) -> Iterator[None]:
-        """What is read meanwhile runs perhaps, or more than once."""
-        self.maybe += 1
+    def condition(self, branch: bool = False) -> Iterator[None]:
+        """What is read meanwhile runs perhaps, or more than once (not in the ``branch`` of an ``if``)."""
+        self.levels.append(branch)
         try:
             yield
         finally:
-            self.maybe -= 1
+            self.levels.pop()
 
     @contextmanager
-    def branch(self) -> Iterator[None]:
-        """What is read meanwhile runs perhaps: what it changes is not known afterwards."""
-        before = dict(self.values)
-        yield
+    def branch(self) -> Iterator[dict[Binding, Known | Later | None]]:
+        """What is read meanwhile runs perhaps: the values that it changes, which are as before afterwards."""
+        before, changed = dict(self.values), dict[Binding, Known | Later | None]()
+        yield changed
         for b, value in self.values.items():
-            changed = before[b] is not value if b in before else b.stale or self.changed.get(b)
-            if changed:
+            if before[b] is not value if b in before else b.stale or self.changed.get(b):
+                changed[b] = value
+        for b in changed:
+            if b in before:
+                self.values[b] = before[b]
+            elif b.kind == "outer":
+                del self.values[b]  # it has the value from before the nest
+            else:
                 self.values[b] = None
+
+    def join(self, cond: Expr, branches: Sequence[Mapping[Binding, Known | Later | None]]) -> None:
+        """Behind an ``if``: values that one of its branches or both have changed.
+
+        Known where all that they hang on stays the same in the nest: ``if (step < 0) at = (1 - n) * step;``
+        """
+        for b in dict.fromkeys(b for changed in branches for b in changed):
+            self.values[b] = self._joined(b, cond, branches)
+
+    def _joined(
+        self, b: Binding, cond: Expr, branches: Sequence[Mapping[Binding, Known | Later | None]]
+    ) -> Known | None:
+        invariant = self.reader.invariant
+        if not self.follows(b) or not invariant(cond):
+            return None
+        if not all(isinstance(c[b], Expr) for c in branches if b in c):
+            return None
+        before = self.values.get(b)
+        if before is None and b.kind == "outer":
+            before = self._entry(b)
+        known = [c.get(b, before) for c in branches]
+        if not all(isinstance(v, Expr) and invariant(v) for v in known):
+            return None
+        first, second = (wide(v) for v in known if isinstance(v, Expr))
+        return self.reader.extents.hoist(Select(cond, first, second, INT64))
 
     def flush(self, node: Node) -> None:
         """The end of a full expression."""

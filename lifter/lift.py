@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -21,7 +20,7 @@ from lifter.flat import flat_programs
 from lifter.forward import forwarded, without_unread
 from lifter.fusion import Fusion, fusions
 from lifter.index_values import with_index_values
-from lifter.loop_nest import Loop, LoopNest, NestStmt
+from lifter.loop_nest import Loop, LoopNest, NestStmt, names_in_text
 from lifter.normalise import Axis, NormalNest, normalise, touched_anyway
 from lifter.polyhedral import Constraint, satisfiable
 from lifter.reread import reread
@@ -32,7 +31,6 @@ from mdh_core.diagnostics import Diagnostic, Refusal, Related, refuse
 from mdh_core.expr import Affine, If, ScalarType, Stmt
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Size, Step, programs_of
 
-_IDENTIFIERS = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 LIFTED, PARTIAL, REFUSED = "lifted", "partial", "refused"
 
 
@@ -302,7 +300,7 @@ def _in_order(nest: LoopNest, finals: Sequence[FinalIterator]) -> tuple[FinalIte
 
     def reads(f: FinalIterator) -> set[str]:
         values = (f.lower, f.size.span, *(s.span for s in f.outer))
-        return {v for a in values for n in a.names for v in _IDENTIFIERS.findall(texts.get(n, n))}
+        return {v for a in values for n in a.names for v in names_in_text(texts.get(n, n))}
 
     changed = {s.name for s in nest.scalars}
     left, out = list(finals), list[FinalIterator]()

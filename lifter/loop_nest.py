@@ -21,6 +21,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from lifter.annotations import Directive
@@ -94,6 +95,11 @@ class LoopNest:
 
     def buffer(self, name: str) -> Buffer:
         return next(b for b in self.buffers if b.name == name)
+
+
+def names_in_text(text: str) -> list[str]:
+    """The identifiers in the C text of a parameter's value."""
+    return re.findall(r"[A-Za-z_]\w*", text, re.ASCII)
 
 
 def quotient_facts(whole: Affine, quotient: Affine, divisor: int) -> tuple[Affine, ...]:
