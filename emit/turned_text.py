@@ -31,11 +31,13 @@ if TYPE_CHECKING:
 def turned_in(n: VectorsText, inner: tuple[Loop, ...]) -> tuple[Loop, tuple[int, ...]] | None:
     """The loop over rows along which the tile ``inner`` turns operands, and these by their numbers."""
     tile = inner[max(n.nest.tile - n.scope, 0) :]
+    if n.vector_program.inp != n.program.inp:  # what rows read hangs on conditions of theirs
+        return None
     if len(tile) < 2 or tile[-1].role != "lanes" or any(x.count is None or x.size != 1 for x in tile):
         return None
     *rows, lanes = tile
     counts = {x.dim: x.count or 1 for x in rows}
-    numbers = turned(n.vector_program, lanes.dim, lanes.count or 1, counts, n.lane_bytes)
+    numbers = turned(n.program, lanes.dim, lanes.count or 1, counts, n.lane_bytes)
     long = [x for x in rows if (x.count or 1) > 1]
     return (long[0], numbers) if numbers and len(long) == 1 else None
 

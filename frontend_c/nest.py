@@ -500,11 +500,14 @@ class NestReader(Statements):
         out = [] if first is None else self.statement(first)
         cond = self.condition(test)
         self.tracker.flush(node.cond)
-        changed, self.changed_in = self.changed_in, []
-        with self.tracker.condition(branch=True):
-            out += self.branches(cond, node)
-        self.tracker.join(cond, self.changed_in)
-        self.changed_in = changed
+        around, self.changed_in = self.changed_in, []
+        try:
+            with self.tracker.condition(branch=True):
+                out += self.branches(cond, node)
+            changed = self.changed_in
+        finally:
+            self.changed_in = around
+        self.tracker.join(cond, changed)
         return out
 
     def branch(self, node: Node | None) -> list[Out]:

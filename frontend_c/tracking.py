@@ -221,7 +221,7 @@ class Tracker:
         if not all(isinstance(c[b], Expr) for c in branches if b in c):
             return None
         before = self.values.get(b)
-        if before is None and b.kind == "outer":
+        if b not in self.values and b.kind == "outer":  # None there: a value that is not known
             before = self._entry(b)
         known = [c.get(b, before) for c in branches]
         if not all(isinstance(v, Expr) and invariant(v) for v in known):

@@ -16,6 +16,8 @@ NESTS = [
     "{ int k = 1; if (c > 2) { k++; k *= 2; } else { k--; } for (int i = 0; i < n; i++, k += 2) y[k] = i; y[40] = k; }",
     "{ int k = 9, j = 2; if (c > 2) k = j, j = 4; for (int i = 0; i < n; i++) y[k + i] = j; y[40] = k; }",
     "{ int k = 9; if (c > 2) if (n > 3) k = 1; else k = 2; for (int i = 0; i < n; i++) y[k + i] = i; y[40] = k; }",
+    "{ if (c > 0) n = 2; if (c > 2) n += 3; for (int i = 0; i < n; i++) y[i] = i; y[40] = n; }",
+    "{ if (c > 0) c = 2; else c = 4; for (int i = 0; i < n; i++) y[i + c] = i; y[40] = c; }",
     "if (n > 0) for (int i = 0, k = 0; i < n; i++, k += 2) y[k] = i;",
     "{ int i, k; if (c > 0) { k = 4; for (i = 0; i < n; i++) { y[k] = i; k += 2; } } else { k = 2; for (i = 0; i < n; i++, k++) y[k] = i; } }",
 ]
@@ -57,11 +59,13 @@ def test_vectors_of_blas(nest):
 @pytest.mark.parametrize(
     "nest",
     [
+        "{ if (y[0] > 2) k = 5; if (c > 2) k = 7; for (int i = 0; i < n; i++) y[i + k] = i; }",
+        "{ if (c > 2) k = 5; else k = y[0]; for (int i = 0; i < n; i++) y[i + k] = i; }",
         "{ int k = 3; if (y[0] > 2) k = 5; for (int i = 0; i < n; i++) y[i + k] = i; }",
         "{ int k = 3; for (int i = 0; i < n; i++) { if (i > c) k = 5; y[i + k] = i; } }",
         "for (int i = 0; i < n; i++) { int k = 3; if (i > c) k = 5; y[i + k] = i; }",
     ],
 )
 def test_what_hangs_on_more_is_refused(nest):
-    (found,) = lifted(f"void f(int n, int c, int *y)\n{{\n#pragma mdh\n{nest}\n}}\n").diagnostics
+    (found,) = lifted(f"void f(int n, int c, int k, int *y)\n{{\n#pragma mdh\n{nest}\n}}\n").diagnostics
     assert found.code == "MDH214" and "depends on data" in found.message and found.help

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import subprocess
 from dataclasses import replace
@@ -43,11 +44,11 @@ def of(name: str, t: str) -> MdhProgram:
 
 
 def case_of(p: MdhProgram, h: int, w: int, t: str, rng: random.Random) -> Case:
-    shapes = {"s": (w + 1, h + 2), "z": (w, h), "a": (h, w), "b": (2, w, h), "y": (h, w), "x": (2, h, w)}
+    shapes = {"m": (h,), "s": (w + 1, h + 2), "z": (w, h), "a": (h, w), "b": (2, w, h), "y": (h, w), "x": (2, h, w)}
     data = {}
     for b in p.buffers:
         shape = shapes[b.name]
-        cells: list[float] | list[int] = [rng.randint(-99, 99) for _ in range(shape[0] * shape[1] * (shape[2] if len(shape) > 2 else 1))]
+        cells: list[float] | list[int] = [rng.randint(-99, 99) for _ in range(math.prod(shape))]
         data[b.name] = BufferValue([float(c) for c in cells] if t in ("float", "double") else cells, shape)
     return Case((p,), {x.name: {"h": h, "w": w}[x.value] for x in p.params}, data)
 
@@ -130,6 +131,21 @@ def test_what_is_not(name: str) -> None:
     head = HEAD.replace("{t}", "float").replace(")", ", char c[restrict h][w], char d[restrict w][h], float t[restrict w][h][w])")
     (p,) = lifted(f"{head} {{\n#pragma mdh\n{REFUSED[name]} }}").programs
     assert across(p, "i") is None
+
+
+def test_rows_that_a_condition_leaves_out_are_not_read() -> None:
+    """Vectors ask once for all lanes; of what is turned, rows that were not asked for would be read, too."""
+    head = HEAD.replace("{t}", "float").replace(")", ", float m[restrict h])")
+    (p,) = lifted(f"{head} {{\n#pragma mdh\n{LOOPS} if (m[r] > 0) y[r][i] = s[i][r]; }}").programs
+    case = case_of(p, 40, 50, "float", random.Random(3))
+    expected = {b: v.copy() for b, v in case.data.items()}
+    run_steps(case.steps, case.params, expected)
+    point: Point = {"threads": "r", "vector": "i", "lanes": 16, "rows_r": 16, "block_r": 32, "block_i": 48}
+    (c,) = configuration_at((p,), GENERIC, (p.sizes(case.params),), point)
+    kernel = kernel_of(case, (c,), GENERIC)
+    assert across(p, "i") is None and "MDH_TURN" not in kernel.text
+    answer = run_kernel(case, kernel, (*FLAGS, "-O1"))
+    assert [_value(x, p.buffer("y").type) for x in answer["y"]] == expected["y"].data  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["turned", "beside", "two", "stacked", "stored across"])
