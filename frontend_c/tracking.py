@@ -96,6 +96,7 @@ class Tracker:
     pending: list[tuple[Binding, int]] = field(default_factory=list)
     levels: list[bool] = field(default_factory=list)  # of conditions around; is it the branch of an ``if``?
     depth: dict[Binding, int] = field(default_factory=dict)
+    branched: dict[Binding, Node] = field(default_factory=dict)  # where a branch has set it last
 
     # ------------------------------------------------------------------ which
 
@@ -124,6 +125,8 @@ class Tracker:
         if b not in self.values and b.kind == "outer":
             self.values[b] = self._entry(b)
         known = self.values.get(b)
+        if known is None and b in self.branched:
+            raise self.lost(b, self.branched[b], "changes under a condition")
         if known is None:
             raise self.lost(b, node, "has no value that is known here")
         return known() if callable(known) else known
@@ -149,6 +152,8 @@ class Tracker:
             raise self.lost(b, node, "gets a value that cannot be followed")
         if not isinstance(value, At) and not self.reader.stable(value):
             raise self.lost(b, node, "gets a value that is computed in the nest")
+        if self.maybe > self.depth.get(b, 0):
+            self.branched[b] = node
         self.values[b] = value
         self.changed[b] = True
         b.stale = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from certify.certificate import certificate
-from tests.lifting import check_meaning, lifted, operators
+from tests.lifting import check_meaning, check_refused_loop, lifted, operators
 from tests.test_frontend_c import same
 
 NESTS = [
@@ -69,3 +69,9 @@ def test_vectors_of_blas(nest):
 def test_what_hangs_on_more_is_refused(nest):
     (found,) = lifted(f"void f(int n, int c, int k, int *y)\n{{\n#pragma mdh\n{nest}\n}}\n").diagnostics
     assert found.code == "MDH214" and "depends on data" in found.message and found.help
+
+
+def test_a_pointer_that_a_branch_moves_is_shown_there():
+    nest = "{ if (c) x += 4; for (int i = 0; i < n; i++) y[i] = x[i]; }"
+    text = f"void f(int n, int c, const int *x, int *y)\n{{\n#pragma mdh\n{nest}\n}}\n"
+    check_refused_loop(text, "x += 4", "MDH006", "pointer `x` changes under a condition")
