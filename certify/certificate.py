@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from certify import stages, traces
 from certify.dependences import NotMapped, violated
@@ -25,7 +26,7 @@ from certify.stages import Known, program_obligations, stage_obligations
 from certify.terms import Terms
 from certify.traces import Difference
 from certify.values import Budget, TooLong, Traced
-from lifter.loop_nest import Loop, LoopNest
+from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lowering.host_tiles import HostTiles
 from lowering.lower import Lowered
 from mdh_core.evaluate import EvaluationError, Value
@@ -234,7 +235,45 @@ def same_computations(
         return _assumptions(steps, {n: v for n, v in params.items() if isinstance(v, int)})
 
     params = tuple((p.name, p.type) for p in nest.params)
-    return Comparison(params, once, usable).compared(nest.name, SAME, also)
+    return Comparison(params, once, usable, partial(_in_strides, nest)).compared(nest.name, SAME, also)
+
+
+def _in_strides(nest: LoopNest, params: dict[str, Value]) -> dict[str, Value]:
+    """The parameters so that loops by a block size run as often, and end where, those of the source do."""
+    out = dict(params)
+    for loop in _loops(nest.body):
+        stride = loop.stride
+        if stride is None:
+            continue
+        ints = {n: v for n, v in out.items() if isinstance(v, int)}
+        first, by, limit = (as_affine(e) for e in (stride.first, stride.by, stride.limit))
+        if first is None or by is None or not by.names <= ints.keys():
+            continue
+        step, span = by.evaluate(ints), None if limit is None else limit - first
+        trips: int | None = None
+        if span is not None and span.names <= ints.keys():
+            trips = -(-span.evaluate(ints) // step) if step > 0 else 0
+        if isinstance(loop.upper, Var) and by != Affine.number(loop.step):  # the loop counts how often
+            name = loop.upper.name
+            trips = ints.get(name) if trips is None else trips
+            if name in out and trips is not None:
+                out[name] = trips
+        if trips is None:
+            continue
+        if isinstance(stride.end, Var) and stride.end.name in out and first.names <= ints.keys():
+            out[stride.end.name] = first.evaluate(ints) + step * trips
+    return out
+
+
+def _loops(body: Sequence[NestStmt | Stmt]) -> Iterator[Loop]:
+    for s in body:
+        match s:
+            case Loop(body=inner):
+                yield s
+                yield from _loops(inner)
+            case If(then=then, other=other):
+                yield from _loops(then)
+                yield from _loops(other)
 
 
 def same_stages(program: MdhProgram, lowered: Lowered, known: Known, subject: str) -> Obligation:
@@ -275,19 +314,23 @@ def _faults() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``once``: the difference between the two sides for some parameters; ``usable``: may these be given?"""
+    """``once``: the difference between the two sides for some parameters; ``usable``: may these be given?
+
+    ``settled``: with what follows from the others.
+    """
 
     params: tuple[tuple[str, Type], ...]
     once: Callable[[dict[str, Value], int, Budget], Difference | None]
     usable: Callable[[dict[str, Value]], bool]
+    settled: Callable[[dict[str, Value]], dict[str, Value]] = dict
 
     def _values(self, rng: random.Random, n: int | None) -> dict[str, Value]:
         """Parameters; where they may differ, ones that may be given, if any are found."""
-        values = traces.parameter_values(self.params, rng, n)
+        values = self.settled(traces.parameter_values(self.params, rng, n))
         for _ in range(100):
             if n is not None or self.usable(values):
                 break
-            values = traces.parameter_values(self.params, rng, n)
+            values = self.settled(traces.parameter_values(self.params, rng, n))
         return values
 
     def compared(self, subject: str, name: str, also: Mapping[str, int] | None = None) -> Obligation:
@@ -300,7 +343,7 @@ class Comparison:
         for seed, n in enumerate((*([None] if also else []), *SIZES)):
             values = self._values(rng, n)
             if also and not seed:
-                values |= {k: v for k, v in also.items() if k in values}
+                values = self.settled(values | {k: v for k, v in also.items() if k in values})
             if seed == 1 and also and not runs:
                 break
             sizes = tuple((k, v) for k, v in values.items() if isinstance(v, int))

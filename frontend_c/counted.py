@@ -22,10 +22,10 @@ from frontend_c.c_types import Pointer, Value, common
 from frontend_c.expressions import Binding, constant, times, total, wide
 from frontend_c.loops import HELP, Head, mentions
 from frontend_c.meeting import check_sides, meeting_range, met
-from frontend_c.parsing import Node, c_ast
+from frontend_c.parsing import Node, c_ast, walk_nodes
 from frontend_c.statements import Out, assigned_names
 from frontend_c.tracking import At, Known, Range, moved
-from lifter.loop_nest import Loop
+from lifter.loop_nest import Loop, Stride
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import INT32, INT64, Binary, Const, Expr, ScalarType, Var, as_affine, walk
 
@@ -270,7 +270,22 @@ def strided(reader: NestReader, h: Head, node: Node) -> list[Out]:
         )  # fmt: skip
     first, amount = r.lower, times(Const(1 if h.step > 0 else -1, INT64), by)
     counted = Range(Const(0, INT64), reader.extents.hoist(trips), 1)
-    return [*out, _walked(reader, h, own, counted, lambda v: total(first, times(amount, v)), node)]
+    loop = _walked(reader, h, own, counted, lambda v: total(first, times(amount, v)), node)
+    return [*out, replace(loop, stride=stride(reader, h, r, by, node))]
+
+
+def stride(reader: NestReader, h: Head, r: Range, by: Expr, node: Node) -> Stride | None:
+    """What a loop counts by other steps than 1, where other loops begin at it: those may be over tiles."""
+    if h.step < 0 or not any(
+        isinstance(n, c_ast.For) and n.init is not None and mentions(n.init, h.iterator)
+        for n in walk_nodes(node.stmt)
+    ):
+        return None
+    end: Expr | None = None
+    if reader.invariant(r.lower) and reader.invariant(r.span):
+        trips = reader.extents.hoist(Binary("/", total(r.span, total(by, Const(-1, INT64))), by, INT64))
+        end = reader.extents.hoist(total(r.lower, times(by, trips)))
+    return Stride(r.lower, by, r.upper, end)
 
 
 def _fixed(at: At) -> bool:

@@ -5,6 +5,7 @@ for (i = n; i-- > 0;)                    ->  Head(i, lower=n, bound=0, op=">", s
 while (i < n) { ...; i++; }              ->  Head(i, lower=None, bound=n, op="<", step=1, moved)
 do { ... } while (--n);                  ->  Head(n, lower=None, bound=0, op="!=", step=-1, once)
 for (i = 0, j = n - 1; i < j; i++, j--)  ->  Head(i, lower=0, step=1, meeting=Meeting(i, j, 1, 1, -1))
+for (i = b; i < b + m && i < n; i++)     ->  Head(i, lower=b, bound=b + m < n ? b + m : n, op="<", step=1)
 for (b = 0; b < n; b += 2 * half)        ->  Head(b, lower=0, bound=n, op="<", step=1, stride=2 * half)
 
 ``lower=None``: the value that the iterator has before the loop.  A loop that would never end or only by
@@ -15,13 +16,14 @@ iterators).  For unsigned iterators, where overflow is defined, the reader asks 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 
 from frontend_c.expressions import Expressions
 from frontend_c.parsing import Node, c_ast, walk_nodes
 from frontend_c.statements import assigned_names
 from mdh_core.diagnostics import Refusal, refuse
-from mdh_core.expr import Const
+from mdh_core.expr import Const, ScalarType
 
 _SLACK = {"<": 1, "<=": 0, ">": 1, ">=": 0}
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
@@ -180,8 +182,50 @@ def _tests(reader: Expressions, cond: Node) -> list[_Test]:
     if isinstance(cond, c_ast.BinaryOp) and cond.op in _MIRRORED:
         sides = ((cond.left, cond.op, cond.right), (cond.right, _MIRRORED[cond.op], cond.left))
         return [t for left, op, right in sides if (t := _side(reader, left, op, right)) is not None]
+    if isinstance(cond, c_ast.BinaryOp) and cond.op == "&&":
+        pairs = product(_tests(reader, cond.left), _tests(reader, cond.right))
+        return [t for a, b in pairs if (t := _nearer(reader, a, b, cond)) is not None]
     test = _side(reader, cond, "!=", None)
     return [test] if test is not None and not test.offset else []
+
+
+def _nearer(reader: Expressions, a: _Test, b: _Test, cond: Node) -> _Test | None:
+    """``i < m && i <= n``: the bound is the smaller one of ``m`` and ``n + 1``, if C compares alike."""
+    if a.bound is None or b.bound is None or (a.name, a.offset) != (b.name, b.offset) or a.move or b.move:
+        return None
+    if a.op not in _SLACK or b.op not in _SLACK or a.op[0] != b.op[0]:
+        return None
+    if not _reads_nothing(a.bound) or not _reads_nothing(b.bound):
+        return None  # C leaves out the second comparison where the first one fails
+    try:
+        types = [reader.convert(bound).type for bound in (a.bound, b.bound)]
+    except Refusal:
+        return None
+    signed = all(isinstance(t, ScalarType) and t.is_signed for t in types)
+    if not signed and (types[0] != types[1] or a.op != b.op):
+        return None
+    first, second = (_beyond(t, cond) if a.op != b.op else t.bound for t in (a, b))
+    nearer = c_ast.BinaryOp(a.op[0], first, second, cond.coord)
+    return replace(
+        a, op=a.op if a.op == b.op else a.op[0], bound=c_ast.TernaryOp(nearer, first, second, cond.coord)
+    )
+
+
+def _beyond(test: _Test, cond: Node) -> Node:
+    """The bound for ``<`` or ``>``."""
+    if test.op in ("<", ">"):
+        return test.bound
+    one = c_ast.Constant("int", "1", cond.coord)
+    return c_ast.BinaryOp("+" if test.op == "<=" else "-", test.bound, one, cond.coord)
+
+
+def _reads_nothing(node: Node) -> bool:
+    """Is a value computed from variables alone, without an effect?"""
+    return all(
+        isinstance(n, c_ast.ID | c_ast.Constant | c_ast.BinaryOp | c_ast.TernaryOp)
+        or (isinstance(n, c_ast.UnaryOp) and n.op in ("+", "-"))
+        for n in walk_nodes(node)
+    )
 
 
 def _side(reader: Expressions, node: Node, op: str, bound: Node | None) -> _Test | None:

@@ -26,7 +26,7 @@ from frontend_c.c_types import (
     Value,
     Void,
 )
-from frontend_c.counted import after, begun, bounds, checked_range, over_memory, strided
+from frontend_c.counted import after, begun, bounds, checked_range, over_memory, stride, strided
 from frontend_c.expressions import Binding, Context, Place, times
 from frontend_c.functions import Functions, for_as_while, user_call
 from frontend_c.loops import Head, head, leaves, leaves_after_all, uncast, without_continue
@@ -56,7 +56,7 @@ from frontend_c.trees import (
     walks_memory,
 )
 from lifter.loop_nest import Loop, NestStmt, OuterScalar, names_in_text, quotient_facts
-from lifter.trees import declarations
+from lifter.trees import declarations, ends
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
     INT32,
@@ -635,6 +635,8 @@ class NestReader(Statements):
             leave()
             if own is not None:
                 self.tracker.values[own] = self.tracker.final(own, r, node)
+            if r.step > 1:
+                loop = replace(loop, stride=stride(self, h, r, Const(r.step, INT64), node))
             out.append(loop)
         self.scopes.pop()
         return out
@@ -915,6 +917,7 @@ class NestReader(Statements):
         )  # fmt: skip
         nest = drop_unused(nest)
         used = used_names(nest, buffers) | {n for a in (*self.guards.values(), *self.facts) for n in a.names}
+        used |= ends(nest)
         params: list[Param] = []
         scalars: list[OuterScalar] = []
         for b in self.outer.values():

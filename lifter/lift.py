@@ -26,7 +26,8 @@ from lifter.polyhedral import Constraint, satisfiable
 from lifter.reread import reread
 from lifter.scatter import accumulates, over_cells
 from lifter.steps import Stepped, check_overlap, every_step, stepped
-from lifter.trees import Body, Inwards, loops_in
+from lifter.tiles import untiled
+from lifter.trees import Body, Inwards, ends, loops_in, mentioned
 from mdh_core.diagnostics import Diagnostic, Refusal, Related, refuse
 from mdh_core.expr import Affine, If, ScalarType, Stmt
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Size, Step, programs_of
@@ -79,7 +80,7 @@ def lift(nest: LoopNest) -> LiftedNest:
     """The steps of a nest, or the reasons why it has none."""
     try:
         check_names(nest)
-        return _lifted_over_cells(nest)
+        return _without_unused_ends(_lifted_over_cells(nest))
     except Refusal as refusal:
         return LiftedNest(nest, REFUSED, (), (replace(refusal.diagnostic, file=nest.file),))
     except RecursionError:
@@ -87,8 +88,23 @@ def lift(nest: LoopNest) -> LiftedNest:
         return LiftedNest(nest, REFUSED, (), (deep,))
 
 
+def _without_unused_ends(lifted: LiftedNest) -> LiftedNest:
+    """The nest without the parameters that were there for ``tiles`` and were not needed."""
+    nest = lifted.nest
+    elsewhere = mentioned(nest.body) | {n for fact in nest.facts for n in fact.names}
+    elsewhere |= {x.name for p in lifted.programs for x in p.params}
+    elsewhere |= {n for b in nest.buffers for e in b.extents if e is not None for n in e.names}
+    unused = ends(nest.body) - elsewhere
+    kept = tuple(p for p in nest.params if p.name not in unused)
+    return replace(lifted, nest=replace(nest, params=kept)) if unused else lifted
+
+
 def _lifted_over_cells(nest: LoopNest) -> LiftedNest:
     """The nest as it is, or else with accumulations at computed positions as loops over the cells."""
+    plain = untiled(nest)
+    if plain is not None:
+        with contextlib.suppress(Refusal):
+            return _lifted(nest, plain.body)
     try:
         return _lifted(nest, nest.body)
     except Refusal as refusal:

@@ -32,6 +32,19 @@ from mdh_core.source import NO_SPAN, Span
 
 
 @dataclass(frozen=True, slots=True)
+class Stride:
+    """What a loop counts in the source: a variable that is ``first``, ``first + by``, ... below ``limit``.
+
+    ``end``: the first of these values that is not below, as a parameter.
+    """
+
+    first: Expr
+    by: Expr
+    limit: Expr
+    end: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Loop:
     iterator: str
     type: ScalarType  # of the iterator
@@ -43,6 +56,7 @@ class Loop:
     declared_outside: bool = field(default=False, compare=False)
     span: Span = field(default=NO_SPAN, compare=False, repr=False)  # the loop head
     observed: bool = field(default=False, compare=False)  # its final value may be read after the nest
+    stride: Stride | None = field(default=None, compare=False, repr=False)  # steps of blocks
 
 
 NestStmt = Loop | Declare | Assign | If | While

@@ -496,7 +496,7 @@ class _Walker:
 
     def bounds(self, e: Expr, loop: Loop, known: dict[str, Expr], name: str) -> list[Affine]:
         """The affine values of which a bound is the ``name`` (max or min); that without iterators first."""
-        parts = _choices(substitute(e, {**self.iterators, **known}), name)
+        parts = choices(substitute(e, {**self.iterators, **known}), name)
         if len(parts) > 1 and abs(loop.step) == 1:
             found = [self.bound(p, loop, {}, {}) for p in parts]
             outer = {a.name for a in self.stack}
@@ -539,7 +539,12 @@ class _Walker:
             )
         a = as_affine(e)
         if a is None:
-            raise refuse("MDH202", f"bound of the loop over `{name}` is not affine", loop.span)
+            raise refuse(
+                "MDH202",
+                f"bound of the loop over `{name}` is not affine",
+                loop.span,
+                help=_no_product(e, set(self.axes)),
+            )
         unknown = sorted(a.names - set(self.axes) - set(self.params))
         if unknown:
             raise refuse(
@@ -656,6 +661,16 @@ class _Walker:
         return not satisfiable([*self.facts, Constraint(-a - 1)])
 
 
+def _no_product(e: Expr, iterators: set[str]) -> str:
+    """What to do about a bound that is not affine."""
+    for n in walk(e):
+        if isinstance(n, Binary) and n.op == "*" and variables(n) & iterators:
+            factors = sorted((variables(n.a) | variables(n.b)) - iterators)
+            if factors:
+                return f"make `{factors[0]}` a constant, or write the loops without tiles"
+    return "use sums of iterators and sizes, their multiples, `min` and `max`"
+
+
 class _Guard:
     def __init__(self, walker: _Walker, facts: tuple[Constraint, ...]) -> None:
         self.walker, self.facts = walker, facts
@@ -669,11 +684,11 @@ class _Guard:
         self.walker.facts, self.walker.under_condition = self.before
 
 
-def _choices(e: Expr, name: str) -> list[Expr]:
+def choices(e: Expr, name: str) -> list[Expr]:
     """The operands of nested ``max``es (``min``s) written as choices; otherwise the value itself."""
     e = without_casts(e)
     if isinstance(e, Binary) and e.op in ("+", "-") and isinstance(e.b, Const):
-        return [replace(e, a=x) for x in _choices(e.a, name)]
+        return [replace(e, a=x) for x in choices(e.a, name)]
     if isinstance(e, Select) and isinstance(e.cond, Binary) and e.cond.op in ("<", "<=", ">", ">="):
         x, y = without_casts(e.cond.a), without_casts(e.cond.b)
         then, other = without_casts(e.then), without_casts(e.other)
@@ -683,7 +698,7 @@ def _choices(e: Expr, name: str) -> list[Expr]:
         elif (then, other) != (x, y):
             return [e]
         if smaller == (name == "min") and isinstance(e.cond.a.type, ScalarType) and e.cond.a.type.is_signed:
-            return _choices(then, name) + _choices(other, name)
+            return choices(then, name) + choices(other, name)
     return [e]
 
 

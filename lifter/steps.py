@@ -28,6 +28,7 @@ from lifter.interchange import memory_loops_inwards
 from lifter.loop_nest import Loop, LoopNest, NestStmt, OuterScalar
 from lifter.normalise import Axis, NormalNest, assigned_buffers, normalise
 from lifter.promoted import cells_in_variables
+from lifter.reductions import conjunction
 from lifter.reorder import (
     Expander,
     Names,
@@ -46,6 +47,7 @@ from lifter.trees import (
     Inwards,
     buffers_in,
     declarations,
+    ends_in_memory,
     exposed,
     exposed_from,
     has_loop,
@@ -58,6 +60,7 @@ from lifter.trees import (
 )
 from mdh_core.diagnostics import Diagnostic, Refusal, refuse
 from mdh_core.expr import (
+    INT32,
     INT64,
     Affine,
     Assign,
@@ -569,6 +572,12 @@ class _Steps:
         if axis.lower != Affine():
             i = Binary("+", affine_expr(axis.lower), i, INT64)
         body = replaced(s.body, {s.iterator: i if s.type == INT64 else Cast(i, s.type)})
+        if axis.constraints:  # one bound says how often the host loop runs, others where it does something
+            if any(map(ends_in_memory, loops_in(body))):
+                return None
+            tests = [c.value for c in axis.constraints]
+            guard = conjunction([Binary(">=", affine_expr(a), Const(0, INT64), INT32) for a in tests])
+            axis, body = replace(axis, constraints=()), tuple(Inwards().guarded(body, guard))
         around = exposed(body) - {axis.name}
         inside = replace(place.reading(around), hosts=(*place.hosts, axis))
         return axis, body, inside

@@ -107,6 +107,12 @@ def loops_in(body: Sequence[NestStmt | Stmt]) -> Iterator[Loop]:
                 pass
 
 
+def ends(body: Sequence[NestStmt | Stmt]) -> set[str]:
+    """The parameters that say where loops by other steps than 1 end."""
+    strides = [x.stride for x in loops_in(body)]
+    return {v for s in strides if s is not None and s.end is not None for v in variables(s.end)}
+
+
 def has_loop(s: NestStmt | Stmt) -> bool:
     return next(loops_in((s,)), None) is not None
 

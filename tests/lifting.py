@@ -103,9 +103,11 @@ def one_trial(nest: LiftedNest, rng: random.Random, splits: bool) -> bool:
     for x in source.params:
         integer = isinstance(x.type, ScalarType) and x.type.is_integer
         params[x.name] = rng.randint(0, 5) if integer else random_value(x.type, rng)
+    outside: dict[str, int] = {}
     for x in source.params:  # hoisted invariants are values of their own only by name
         if x.value not in ("", x.name):
-            outside = {name: rng.randint(0, 9) for name in names_in(x.value) if name not in params}
+            unknown = [name for name in names_in(x.value) if name not in params and name not in outside]
+            outside |= {name: rng.randint(0, 9) for name in unknown}
             params[x.name] = c_value(x.value, integers(params) | outside)
     if any(a.evaluate(integers(params)) < 0 for p in nest.programs for a in p.assumptions):
         return False

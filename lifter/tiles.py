@@ -1,0 +1,483 @@
+"""Loops over tiles, taken away: the nest as it was before somebody tiled it by hand.
+
+    before   for ii in [0, n) by 32: for j: for i in [ii, min(ii + 32, n)): S
+    after    for j: for i in [0, n): S
+
+    in       a nest of which some loops count tiles: ``ii`` is used in the bounds of inner loops alone
+    out      the nest without them, where that computes the same; lowering makes tiles of its own
+
+A loop over *points* begins where its tile does and ends where the next one begins, or earlier, at bounds that
+all tiles have.  So the tiles cut what the points range over into intervals that follow one another, for any
+block size, also one that is a variable: then neither loop has affine bounds, and their union has.
+
+Why the order may change: let ``x`` come before ``y`` in the new nest, and both touch one cell. If ``x``
+is at a higher point than ``y`` in none of the dimensions whose tiles are counted by a loop around both,
+then ``x`` is in no later tile, and came first in the old nest, too: the first loop that tells them apart
+counts tiles, or is still there. That is the condition under which a band of loops may be tiled (it is
+fully permutable), asked for in the other direction; it does not depend on the size of the tiles. Every
+dependence is kept, so that cells are added to in the old order, too. Only where each tile has a sum of
+its own, which is added to a cell, is that another order of additions, and left alone under ``fp(exact)``.
+
+Shown right by tests/test_tiles.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from lifter.delinearise import Poly, as_polynomial
+from lifter.loop_nest import Loop, LoopNest, NestStmt
+from lifter.normalise import (
+    Axis,
+    NormalNest,
+    assigned_scalars,
+    assumed,
+    choices,
+    normalise,
+    unsigned_facts,
+)
+from lifter.order import Leaf, conflicts, earlier, leaves_of, prime, same_cell
+from lifter.polyhedral import Constraint, at_least, satisfiable
+from lifter.segments import Reference
+from lifter.trees import (
+    Body,
+    Inwards,
+    buffers_in,
+    declarations,
+    exposed,
+    leaves,
+    loops_in,
+    map_tree,
+    mentioned,
+    replaced,
+    tree_exprs,
+)
+from mdh_core.diagnostics import Refusal
+from mdh_core.expr import (
+    INT32,
+    INT64,
+    Affine,
+    Assign,
+    Binary,
+    Const,
+    Declare,
+    Expr,
+    If,
+    Load,
+    ScalarType,
+    Select,
+    Stmt,
+    Var,
+    While,
+    affine_expr,
+    rewrite,
+    substitute,
+    variables,
+    walk,
+)
+from mdh_core.source import NO_SPAN
+
+
+def untiled(nest: LoopNest) -> LoopNest | None:
+    """The nest without its loops over tiles; None where it has none, or needs their order."""
+    work = _Untiling(nest)
+    body = work.body(Inwards().body(nest.body))
+    if not work.points:
+        return None
+    plain = replace(nest, body=body)
+    try:
+        normal = normalise(plain)
+    except Refusal:
+        return None
+    return plain if _keeps_order(plain, normal, work.points) else None
+
+
+# --------------------------------------------------------------------------- tiles and their points
+
+
+@dataclass(frozen=True, slots=True)
+class _Tiles:
+    """What a loop over tiles counts: ``by`` after ``by`` from ``first`` on, below all ``limits``.
+
+    ``value``: what it counts over its iterator; ``end``: the first value behind, None where nothing says it.
+    """
+
+    iterator: str
+    value: Poly
+    first: Poly
+    by: Poly
+    limits: tuple[Poly, ...]
+    end: Poly | None
+
+
+def _tiles(t: Loop) -> _Tiles | None:
+    if t.step <= 0:
+        return None
+    it = Poly.of({(t.iterator,): 1})
+    if t.stride is None:
+        first, by, limit, value = as_polynomial(t.lower), Poly.number(t.step), t.upper, it
+        end = None
+    else:
+        start, step = as_polynomial(t.stride.first), as_polynomial(t.stride.by)
+        if start is None or step is None:
+            return None
+        first, by, limit, value = start, step, t.stride.limit, it
+        if t.lower == Const(0, INT64) and t.step == 1 and by != Poly.number(1):
+            value = first + by * it  # the loop counts how often
+        end = None if t.stride.end is None else as_polynomial(t.stride.end)
+    limits = [as_polynomial(p) for p in choices(limit, "min")]
+    if first is None or None in limits:
+        return None
+    known = tuple(p for p in limits if p is not None)
+    if end is None and len(known) == 1:
+        end = _end(first, by, known[0])
+    return _Tiles(t.iterator, value, first, by, known, end)
+
+
+def _end(first: Poly, by: Poly, limit: Poly) -> Poly | None:
+    """The first of the values from ``first`` on that is not below the limit, if there are any."""
+    if by == Poly.number(1):
+        return limit
+    step, span = _constant(by), _constant(limit - first)
+    if not step or span is None:
+        return None
+    return first + Poly.number(-(-span // step) * step)
+
+
+def _constant(p: Poly) -> int | None:
+    a = p.affine
+    return a.const if a is not None and a.is_constant else None
+
+
+@dataclass(slots=True)
+class _Untiling:
+    nest: LoopNest
+    points: list[tuple[str, ...]] = field(default_factory=list)  # loops over points, for each loop over tiles
+    types: dict[str, ScalarType] = field(default_factory=dict)
+    context: tuple[Constraint, ...] = ()
+
+    def __post_init__(self) -> None:
+        nest = self.nest
+        known = assumed(nest.directive.assume, nest.params)
+        self.context = (*unsigned_facts(nest.params), *known, *map(at_least, nest.facts))
+        self.types = {p.name: p.type for p in nest.params if isinstance(p.type, ScalarType)}
+
+    def body(self, body: Sequence[NestStmt]) -> Body:
+        return tuple(inner for s in body for inner in self.statement(s))
+
+    def statement(self, s: NestStmt) -> Body:
+        if not isinstance(s, Loop):
+            return (s,)
+        self.types[s.iterator] = s.type
+        loop = replace(s, body=self.body(s.body))
+        tiles = _tiles(loop)
+        if tiles is None:
+            return (loop,)
+        for candidate in (loop.body, _accumulated(loop.body, self.nest)):
+            points: list[str] = []
+            without = self.without(tiles, _settled(candidate, loop.iterator, self.nest), points)
+            if without is not None and points:
+                self.points.append(tuple(points))
+                return without
+        return (loop,)
+
+    def without(self, tiles: _Tiles, body: Sequence[NestStmt], points: list[str]) -> Body | None:
+        """The body for all tiles at once; None where something in it is done once per tile."""
+        out: list[NestStmt] = []
+        for s in body:
+            if not isinstance(s, Loop):
+                return None
+            if tiles.iterator not in variables(s.lower) | variables(s.upper):
+                inner = self.without(tiles, s.body, points)
+                if inner is None:
+                    return None
+                out.append(replace(s, body=inner))
+                continue
+            whole = self.whole(tiles, s)
+            if whole is None or tiles.iterator in mentioned(s.body):
+                return None
+            points.append(s.iterator)
+            out.append(whole)
+        return tuple(out)
+
+    def whole(self, tiles: _Tiles, s: Loop) -> Loop | None:
+        """The loop over the points of one tile, over those of all."""
+        lower = as_polynomial(s.lower)
+        split = None if lower is None or s.step <= 0 else _linear(lower, tiles)
+        if lower is None or split is None:
+            return None
+        scale, offset = split
+        width = scale * tiles.by
+        if not self.never_negative(width) or (s.step > 1 and (_constant(width) or 1) % s.step):
+            return None
+        parts: dict[Poly, Expr] = {}
+        cut = False
+        for e in choices(s.upper, "min"):
+            p = as_polynomial(e)
+            if p is not None and p == lower + width:
+                cut = True
+            elif p is None or tiles.iterator in variables(e):
+                return None
+            else:
+                parts[p] = e
+        if not cut:
+            return None
+        if not all(scale * limit + offset in parts for limit in tiles.limits):
+            # how far the last tile goes matters
+            if tiles.end is None:
+                return None
+            end = scale * tiles.end + offset
+            parts.setdefault(end, self.expression(end))
+        uppers = [e for p, e in parts.items() if not any(self.less(q, p) for q in parts if q != p)]
+        if not uppers:
+            return None
+        upper = uppers[0]
+        for e in uppers[1:]:
+            upper = Select(Binary("<", upper, e, INT32), upper, e, INT64)
+        return replace(s, lower=self.expression(scale * tiles.first + offset), upper=upper, stride=None)
+
+    def never_negative(self, p: Poly) -> bool:
+        a = p.affine
+        return a is not None and not satisfiable([*self.context, at_least(-a, 1)])
+
+    def less(self, p: Poly, q: Poly) -> bool:
+        """Is the first never above the second?"""
+        return self.never_negative(q - p)
+
+    def expression(self, p: Poly) -> Expr:
+        a = p.affine
+        if a is not None:
+            return affine_expr(a, self.types)
+        total: Expr | None = None
+        for names, c in p.terms:
+            term: Expr = Const(c, INT64)
+            for name in names:
+                term = Binary("*", term, affine_expr(Affine.of(name), self.types), INT64)
+            total = term if total is None else Binary("+", total, term, INT64)
+        assert total is not None
+        return total
+
+
+def _linear(lower: Poly, tiles: _Tiles) -> tuple[Poly, Poly] | None:
+    """Factor and rest of a value that is linear in what counts the tiles."""
+    shifted = lower - tiles.value
+    if tiles.iterator not in shifted.names:
+        return Poly.number(1), shifted
+    if tiles.value != Poly.of({(tiles.iterator,): 1}):
+        return None
+    factor: dict[tuple[str, ...], int] = {}
+    rest: dict[tuple[str, ...], int] = {}
+    for names, c in lower.terms:
+        others = tuple(n for n in names if n != tiles.iterator)
+        if len(names) - len(others) > 1:
+            return None
+        (rest if len(others) == len(names) else factor)[others] = c
+    return Poly.of(factor), Poly.of(rest)
+
+
+# --------------------------------------------------------------------------- statements between the loops
+
+
+def _settled(body: Sequence[NestStmt], iterator: str, nest: LoopNest) -> Body:
+    """The body with the integers that are computed from the tile in their places.
+
+    before   int end = ii + b;  if (end > n) end = n;  for i in [ii, end): S
+    after    for i in [ii, ii + b > n ? n : ii + b): S
+    """
+    out: list[NestStmt] = []
+    rest = list(body)
+    while rest:
+        found = _setting(rest, iterator, nest)
+        if found is not None:
+            name, value, count = found
+            rest = list(replaced(rest[count:], {name: value}))
+            continue
+        s = rest.pop(0)
+        out.append(replace(s, body=_settled(s.body, iterator, nest)) if isinstance(s, Loop) else s)
+    return tuple(out)
+
+
+def _setting(body: Sequence[NestStmt], iterator: str, nest: LoopNest) -> tuple[str, Expr, int] | None:
+    """The variable that the first statements set once and for all, its value, how many they are."""
+    found = _set_by(body[0])
+    if found is None:
+        return None
+    (name, value), count = found, 1
+    while count < len(body):
+        s = body[count]
+        if not isinstance(s, If) or len(s.then) != 1 or s.other or (again := _set_by(s.then[0])) is None:
+            break
+        if again[0] != name:
+            break
+        first = {name: value}
+        value = Select(substitute(s.cond, first), substitute(again[1], first), value, value.type)
+        count += 1
+    others = sum(t.name == name for s in _assignments(nest.body) if isinstance(t := s.target, Var))
+    mine = sum(t.name == name for s in _assignments(body[:count]) if isinstance(t := s.target, Var))
+    uses = sum(len(_named(e, name)) for e in tree_exprs(nest.body))
+    if others != mine or uses != sum(len(_named(e, name)) for e in tree_exprs(body)):
+        return None
+    if iterator not in variables(value) or variables(value) & assigned_scalars(nest.body) or _reads(value):
+        return None
+    return None if any(x.name == name and x.live_after for x in nest.scalars) else (name, value, count)
+
+
+def _set_by(s: NestStmt | Stmt) -> tuple[str, Expr] | None:
+    """The integer variable that a statement sets, and its value."""
+    match s:
+        case Declare(name=name, type=ScalarType(kind="int"), value=value) if value is not None:
+            return name, value
+        case Assign(target=Var(name=name, type=ScalarType(kind="int")), value=value):
+            return name, value
+    return None
+
+
+def _assignments(body: Sequence[NestStmt | Stmt]) -> Iterator[Assign]:
+    for s in body:
+        match s:
+            case Assign():
+                yield s
+            case If(then=then, other=other):
+                yield from _assignments(then)
+                yield from _assignments(other)
+            case Loop(body=inner) | While(body=inner):
+                yield from _assignments(inner)
+
+
+def _reads(e: Expr) -> bool:
+    return any(isinstance(n, Load) for n in walk(e))
+
+
+def _accumulated(body: Sequence[NestStmt], nest: LoopNest) -> Body:
+    """The body with cells in the place of the variables in which a loop adds to them.
+
+    before   s = C[i][j];  for k: s = s + a[k];  C[i][j] = s         or   s = 0;  ...  C[i][j] = C[i][j] + s
+    after    for k: C[i][j] = C[i][j] + a[k]
+    """
+    out: list[NestStmt] = []
+    rest = list(body)
+    while rest:
+        found = _accumulation(rest[0], rest[1], rest[2], nest) if len(rest) > 2 else None
+        s = rest.pop(0) if found is None else found
+        if found is not None:
+            del rest[:3]
+        out.append(replace(s, body=_accumulated(s.body, nest)) if isinstance(s, Loop) else s)
+    return tuple(out)
+
+
+def _accumulation(first: NestStmt, loop: NestStmt, last: NestStmt, nest: LoopNest) -> Loop | None:
+    match first, last:
+        case (
+            Declare(name=name, type=t, value=start) | Assign(target=Var(name=name, type=t), value=start),
+            Assign(target=Load() as cell, value=end),
+        ) if isinstance(loop, Loop) and start is not None and cell.type == t and isinstance(t, ScalarType):
+            pass
+        case _:
+            return None
+    own = Var(name, t)
+    uses = [v for e in tree_exprs((first, loop, last)) for v in _named(e, name)]
+    if any(x.name == name and x.live_after for x in nest.scalars) or len(uses) != sum(
+        len(_named(e, name)) for e in tree_exprs(nest.body)
+    ):
+        return None
+    changed = assigned_scalars(loop.body) | {x.iterator for x in loops_in((loop,))}
+    if cell.buffer in buffers_in((loop,)) or any(_reads(i) or variables(i) & changed for i in cell.index):
+        return None
+    kept = start == cell and end == own
+    sums = _is_zero(start) and end in (Binary("+", cell, own, t), Binary("+", own, cell, t))
+    exact = t.is_float and nest.directive.fp == "exact"
+    if not kept and (not sums or exact or not _only_adds(loop.body, own)):
+        return None
+
+    def inside(e: Expr) -> Expr:
+        return rewrite(e, lambda n: cell if n == own else None)
+
+    return replace(loop, body=map_tree(loop.body, inside))
+
+
+def _named(e: Expr, name: str) -> list[Expr]:
+    return [n for n in walk(e) if isinstance(n, Var) and n.name == name]
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, Const) and e.value == 0
+
+
+def _only_adds(body: Sequence[NestStmt], own: Var) -> bool:
+    """Is the variable used in sums alone that it is set to?"""
+    for s in _assignments(body):
+        if s.target == own:
+            match s.value:
+                case Binary(op="+", a=a, b=b) if (a == own) != (b == own):
+                    if _named(b if a == own else a, own.name):
+                        return False
+                case _:
+                    return False
+    sums = 2 * sum(s.target == own for s in _assignments(body))
+    return sums == sum(len(_named(e, own.name)) for e in tree_exprs(body))
+
+
+# --------------------------------------------------------------------------- order
+
+
+def _keeps_order(nest: LoopNest, normal: NormalNest, tiled: Sequence[Sequence[str]]) -> bool:
+    """Is no dependence of the nest at a lower point where it ends than where it begins, along tiled loops?"""
+    found = _leaves(nest, normal)
+    for a, b in product(found, repeat=2):
+        along = []
+        for points in tiled:
+            x = next((x for x in a.axes if x.name in points), None)
+            y = next((y for y in b.axes if y.name in points), None)
+            if x is not None and y is not None and (x, y) not in along:
+                along.append((x, y))
+        for one, other in conflicts(a, b) if along else ():
+            base = same_cell(one, other, normal.context)
+            for rows in earlier(a, b):
+                for x, y in along:
+                    back = _point(x) - _point(y).substitute(
+                        {n: Affine.of(prime(n)) for n in _point(y).names & {z.name for z in b.axes}}
+                    )
+                    if satisfiable([*base, *rows, at_least(back, 1)]):
+                        return False
+    return True
+
+
+def _point(axis: Axis) -> Affine:
+    return axis.lower + Affine.of(axis.name, axis.step)
+
+
+def _leaves(nest: LoopNest, normal: NormalNest) -> list[Leaf]:
+    """The leaves of the nest, scalars being cells of the loops in which they are set before they are used."""
+    plain = leaves_of(normal.body)
+    statements = list(leaves(nest.body))
+    homes = _homes(nest)
+    out = []
+    for leaf, s in zip(plain, statements, strict=True):
+        read = {v for e in tree_exprs((s,)) for v in variables(e)} & homes.keys()
+        written = assigned_scalars((s,)) & homes.keys()
+        more = []
+        for name in sorted(read | written):
+            index = tuple(Affine.of(x.name) for x in leaf.axes if x.name in homes[name])
+            more += [Reference(name, index, leaf.axes, w, NO_SPAN) for w in {name in written, False}]
+        out.append(replace(leaf, references=(*leaf.references, *more)))
+    return out
+
+
+def _homes(nest: LoopNest) -> dict[str, frozenset[str]]:
+    """For every scalar that the nest sets, the loops of which each iteration has one of its own."""
+    out: dict[str, frozenset[str]] = {}
+    live = {s.name for s in nest.scalars if s.live_after}
+    for name in assigned_scalars(nest.body) | {d.name for d in declarations(nest.body)}:
+        around: list[str] = []
+        body: Sequence[NestStmt] = nest.body
+        out[name] = frozenset()
+        while name not in live:
+            using = [s for s in body if name in mentioned((s,))]
+            if len(using) != 1 or not isinstance(using[0], Loop):
+                break
+            around, body = [*around, using[0].iterator], using[0].body
+            if name not in exposed(body):
+                out[name] = frozenset(around)
+    return out

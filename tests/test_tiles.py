@@ -1,0 +1,260 @@
+"""Loops over tiles are taken away where the order allows it (``lifter/tiles.py``)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from lifter.lift import lift
+from lifter.tiles import untiled
+from mdh_lift.c_value import value as c_value
+from tests.lifting import check_meaning, lifted, nests, operators, step_lines
+
+MIN = "#define MIN(a, b) ((a) < (b) ? (a) : (b))\n"
+MATRICES = "const double *restrict A, const double *restrict B, double *restrict C"
+ADDED = "C[i*n + j] += A[i*n + k] * B[k*n + j];"
+
+
+def function(nest: str, params: str = f"int n, int b, {MATRICES}", before: str = "") -> str:
+    return f"{MIN}void f({params})\n{{\n{before}\n#pragma mdh\n{nest}\n}}\n"
+
+
+def tiled(block: str, loops: str = "ijk", statement: str = ADDED) -> str:
+    """Loops over tiles outside, over points inside, clipped at ``n``."""
+    out = [f"for (int {x}{x} = 0; {x}{x} < n; {x}{x} += {block})" for x in loops]
+    out += [f"for (int {x} = {x}{x}; {x} < MIN({x}{x} + {block}, n); {x}++)" for x in loops]
+    return "\n".join([*out, statement])
+
+
+PRODUCTS = {
+    "all three": tiled("2"),
+    "by a variable": tiled("b"),
+    "one of three": """for (int kk = 0; kk < n; kk += b)
+        for (int i = 0; i < n; i++)
+          for (int j = 0; j < n; j++)
+            for (int k = kk; k < (kk + b < n ? kk + b : n); k++) """ + ADDED,
+    "two conditions": """for (int jj = 0; jj < n; jj += b)
+        for (int i = 0; i < n; i++)
+          for (int j = jj; j < jj + b && j < n; j++)
+            for (int k = 0; k < n; k++) """ + ADDED,
+    "conditions the other way round": """for (int jj = 0; jj < n; jj += 3)
+        for (int i = 0; i < n; i++)
+          for (int j = jj; n > j && j <= jj + 2 && j < n; j++)
+            for (int k = 0; k < n; k++) """ + ADDED,
+    "ends in variables": """for (int ii = 0; ii < n; ii += b) {
+        const int last = ii + b < n ? ii + b : n;
+        for (int jj = 0; jj < n; jj += b) {
+          int end = jj + b;
+          if (end > n) end = n;
+          for (int i = ii; i < last; i++)
+            for (int j = jj; j < end; j++)
+              for (int k = 0; k < n; k++) """ + ADDED + "}}",
+    "a cell in a variable": """for (int kk = 0; kk < n; kk += b)
+        for (int i = 0; i < n; i++)
+          for (int j = 0; j < n; j++) {
+            double sum = C[i*n + j];
+            for (int k = kk; k < MIN(kk + b, n); k++) sum += A[i*n + k] * B[k*n + j];
+            C[i*n + j] = sum;
+          }""",
+    "sums of tiles": """for (int kk = 0; kk < n; kk += 2)
+        for (int i = 0; i < n; i++)
+          for (int j = 0; j < n; j++) {
+            double sum = 0;
+            for (int k = kk; k < MIN(kk + 2, n); k++) sum += A[i*n + k] * B[k*n + j];
+            C[i*n + j] += sum;
+          }""",
+    "two levels": """for (int i3 = 0; i3 < n; i3 += 4)
+        for (int i2 = i3; i2 < MIN(i3 + 4, n); i2 += 2)
+          for (int j = 0; j < n; j++)
+            for (int i = i2; i < MIN(i2 + 2, MIN(i3 + 4, n)); i++)
+              for (int k = 0; k < n; k++) """ + ADDED,
+    "numbers of tiles": """for (int t = 0; t < (n + 3) / 4; t++)
+        for (int i = 0; i < n; i++)
+          for (int j = 4 * t; j < MIN(4 * t + 4, n); j++)
+            for (int k = 0; k < n; k++) """ + ADDED,
+    "points by twos": """for (int ii = 0; ii < n; ii += 4)
+        for (int j = 0; j < n; j++)
+          for (int i = ii; i < MIN(ii + 4, n); i += 2)
+            for (int k = 0; k < n; k++) """ + ADDED,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_a_tiled_product_is_a_product(name: str) -> None:
+    found = lifted(function(PRODUCTS[name]))
+    dims = sorted(operators(found).split())
+    assert dims == ["i:cc", "j:cc", "k:pw(+)"]
+    (program,) = found.programs
+    assert not program.hom.domain
+    assert check_meaning(found) > 0
+
+
+def test_variables_declared_before_the_nest() -> None:
+    before = "int i, j, k, jj, kk, en = b * (n / b);\ndouble sum;"
+    found = lifted(function("""for (kk = 0; kk < en; kk += b)
+        for (jj = 0; jj < en; jj += b)
+          for (i = 0; i < n; i++)
+            for (j = jj; j < jj + b; j++) {
+              sum = C[i*n + j];
+              for (k = kk; k < kk + b; k++) sum += A[i*n + k] * B[k*n + j];
+              C[i*n + j] = sum;
+            }""", before=before))  # fmt: skip
+    assert operators(found) == "i:cc j:cc k:pw(+)"
+    assert check_meaning(found) > 0
+
+
+def test_a_last_tile_that_is_not_clipped_goes_as_far_as_it_did() -> None:
+    text = "for (int ii = 0; ii < n; ii += {0}) for (int i = ii; i < ii + {0}; i++) C[i] = A[i] + 1;"
+    for block in ("4", "b"):
+        found = lifted(function(text.format(block)))
+        assert operators(found) == "i:cc"
+        (program,) = found.programs
+        values = {"n": 5, "b": 4}
+        for p in found.nest.params:
+            values[p.name] = c_value(p.value, values)
+        assert program.hom.dims[0].size.evaluate(values) == 8
+        assert check_meaning(found) > 0
+
+
+def test_a_triangle_in_tiles() -> None:
+    found = lifted(function("""for (int ii = 0; ii < n; ii += 2)
+        for (int jj = 0; jj < n; jj += 2)
+          for (int i = ii; i < MIN(ii + 2, n); i++)
+            for (int j = jj; j < MIN(jj + 2, i + 1); j++) C[i*n + j] = A[j*n + i];"""))  # fmt: skip
+    assert operators(found) == "i:cc j:cc"
+    assert len(found.programs[0].hom.domain) == 1
+    assert check_meaning(found) > 0
+
+
+def test_a_temporary_of_a_tile_s_points() -> None:
+    before = "double t;"
+    found = lifted(function("""for (int ii = 0; ii < n; ii += b)
+        for (int j = 0; j < n; j++)
+          for (int i = ii; i < MIN(ii + b, n); i++) {
+            t = A[i*n + j];
+            C[i*n + j] = t * t;
+          }""", before=before))  # fmt: skip
+    assert operators(found) == "j:cc i:cc"
+    assert check_meaning(found) > 0
+
+
+def test_a_sweep_in_place_keeps_its_order() -> None:
+    """All dependences point forward along both dimensions, so that tiles are legal in it, and no tiles, too."""
+    found = lifted(function("""for (int ii = 1; ii < n; ii += b)
+        for (int jj = 1; jj < n; jj += b)
+          for (int i = ii; i < MIN(ii + b, n); i++)
+            for (int j = jj; j < MIN(jj + b, n); j++) C[i*n + j] = 0.5 * (C[(i-1)*n + j] + C[i*n + j-1] + C[i*n + j]);
+        """))  # fmt: skip
+    assert step_lines(found.program) == ["w: host_loop", "> i: cc"]
+    assert check_meaning(found) > 0
+
+
+BACKWARDS = """for (int ii = 1; ii < n; ii += {0})
+    for (int jj = 0; jj < n - 1; jj += {0})
+      for (int i = ii; i < MIN(ii + {0}, n); i++)
+        for (int j = jj; j < MIN(jj + {0}, n - 1); j++) C[i*n + j] = C[(i-1)*n + j + 1] + A[i*n + j];"""
+
+
+def test_tiles_that_change_what_is_computed_stay() -> None:
+    """What row ``i`` reads at ``j + 1`` is not yet new in the tiles, where ``j + 1`` is in the next one."""
+    (nest,) = nests(function(BACKWARDS.format("2")))
+    assert untiled(nest) is None
+    found = lift(nest)
+    assert len(loops_of(found)) > 2
+    assert check_meaning(found) > 0
+
+
+def loops_of(found) -> set[str]:  # type: ignore[no-untyped-def]
+    """The names of dimensions and host loops."""
+    return {w.strip("> ,:") for line in step_lines(found.program) for w in line.split() if w.endswith(":")}
+
+
+def test_tiles_by_a_variable_that_must_stay_are_refused() -> None:
+    text = function(BACKWARDS.format("b"))
+    found = lifted(text)
+    assert found.status == "refused"
+    (why,) = found.diagnostics
+    assert (why.code, why.message) == ("MDH202", "bound of the loop over `i` is not affine")
+    assert text[why.span.start : why.span.end] == "for (int i = ii; i < MIN(ii + b, n); i++"
+    assert why.help == "make `b` a constant, or write the loops without tiles"
+
+
+@pytest.mark.parametrize(
+    "nest",
+    [
+        # once per tile
+        "for (int ii = 0; ii < n; ii += 2) { C[0] += 1; for (int i = ii; i < MIN(ii + 2, n); i++) C[i + 1] = A[i]; }",
+        # the tile is used
+        "for (int ii = 0; ii < n; ii += 2) for (int i = ii; i < MIN(ii + 2, n); i++) C[i] = A[i] + ii;",
+        # points of two tiles, or between them
+        "for (int ii = 0; ii < n; ii += 2) for (int i = ii; i < MIN(ii + 3, n); i++) C[i] += A[i];",
+        "for (int ii = 0; ii < n; ii += 3) for (int i = ii; i < MIN(ii + 2, n); i++) C[i] += A[i];",
+        # two points of one tile are not those of the next
+        "for (int ii = 0; ii < n; ii += 3) for (int i = ii; i < MIN(ii + 3, n); i += 2) C[i] += A[i];",
+        # the sum of a tile is stored
+        """for (int kk = 0; kk < n; kk += 2) {
+             double sum = 0;
+             for (int k = kk; k < MIN(kk + 2, n); k++) sum += A[k];
+             C[kk] = sum;
+           }""",
+    ],
+)
+def test_what_is_done_once_per_tile_keeps_the_tiles(nest: str) -> None:
+    (read,) = nests(function(nest))
+    assert untiled(read) is None
+    found = lift(read)
+    if found.status != "refused":
+        assert check_meaning(found, well_formed=False) >= 0
+
+
+def test_exact_sums_of_tiles_stay() -> None:
+    text = function(PRODUCTS["sums of tiles"])
+    (read,) = nests(text.replace("#pragma mdh", "#pragma mdh fp(exact)"))
+    assert untiled(read) is None
+    (loose,) = nests(text)
+    assert untiled(loose) is not None
+
+
+def test_a_parameter_for_the_end_is_there_only_where_it_is_used() -> None:
+    found = lifted(function(PRODUCTS["by a variable"]))
+    assert [p.name for p in found.nest.params] == ["b", "n", "mdh_p0"]  # how many tiles, for the source's loops
+
+
+STATEMENTS = (
+    "C[i*n + j] += A[i*n + j] * B[j*n + i];",
+    "C[i*n + j] = C[(i - {p})*n + j - {q}] + A[i*n + j];",
+    "C[i*n + j] = C[(i + {p})*n + j - {q}] + 1;",
+    "C[i] += A[i*n + j];",
+    "C[j] = C[j] * 2 + A[i*n + j];",
+    "{{ C[i*n + j] = A[i*n + j]; if (i > {p}) C[(i - {p})*n + j] += C[i*n + j]; }}",
+    "{{ double t = A[i*n + j]; C[j*n + i] = t; }}",
+)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_tiles_compute_what_the_source_computes(seed: int) -> None:
+    """Two loops, each in tiles or not, in any order that has its tiles outside."""
+    rng = random.Random(seed)
+    p, q = rng.choice([(0, 1), (1, 0), (1, 1), (1, -1), (2, 1), (1, -2)])
+    low, high = max(p, abs(q), 1), f"n - {max(p, abs(q), 1)}"
+    block = rng.choice(["2", "3", "b", "b"])
+    heads: list[tuple[str, str]] = []
+    for x in "ij":
+        if rng.random() < 0.7:
+            heads.append((x + x, f"for (int {x}{x} = {low}; {x}{x} < {high}; {x}{x} += {block})"))
+            end = f"MIN({x}{x} + {block}, {high})"
+            heads.append((x, f"for (int {x} = {x}{x}; {x} < {end}; {x}++)"))
+        else:
+            heads.append((x, f"for (int {x} = {low}; {x} < {high}; {x}++)"))
+    while True:
+        rng.shuffle(heads)
+        order = [x for x, _ in heads]
+        if all(order.index(x + x) < order.index(x) for x in "ij" if x + x in order):
+            break
+    statement = rng.choice(STATEMENTS).format(p=p, q=q)
+    found = lifted(function("\n".join([*(h for _, h in heads), statement])))
+    if found.status == "refused":
+        assert found.diagnostics[0].code in ("MDH202", "MDH208", "MDH213", "MDH206")
+    else:
+        check_meaning(found, trials=6, seed=seed)
