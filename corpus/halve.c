@@ -15,7 +15,7 @@ void halve(int h, int w, const unsigned char img[restrict 2 * h][2 * w], unsigne
     for (int y = 0; y < h; y++)
         for (int x = 0; x < w; x++)
             out[y][x] = (img[2 * y][2 * x] + img[2 * y][2 * x + 1]
-                       + img[2 * y + 1][2 * x] + img[2 * y + 1][2 * x + 1] + 2) / 4;
+                       + img[2 * y + 1][2 * x] + img[2 * y + 1][2 * x + 1] + 2) >> 2;
 }
 
 int main(void)

@@ -17,7 +17,8 @@ from contextlib import suppress
 
 from emit.host_text import leaves
 from lifter.lift import LiftedNest
-from mdh_core.expr import Affine, ScalarType
+from lifter.trees import loops_in
+from mdh_core.expr import Affine, ScalarType, as_affine
 from mdh_core.ir import Buffer, Param
 from mdh_lift import iterations
 from mdh_lift.c_value import NotAnInteger, divisors_in, is_place, names_in, value
@@ -89,13 +90,27 @@ def sizes_of(lifted: LiftedNest) -> dict[str, int]:
     ]
     extent = _USUAL_EXTENTS.get(max([1, *depths]), _MANY_DIMENSIONS)
     sizes = _sizes_with(lifted, extent)
-    while extent > 1 and _points(lifted, sizes) > _MOST_POINTS:
+    while extent > 1 and (_points(lifted, sizes) > _MOST_POINTS or not _counters_reach(lifted, sizes)):
         extent //= 2
         sizes = _sizes_with(lifted, extent)
     while _steps_of(lifted) and extent < 1 << 23 and _points(lifted, sizes) < _FEW_POINTS:
         extent *= 2
         sizes = _sizes_with(lifted, extent)
     return sizes
+
+
+def _counters_reach(lifted: LiftedNest, sizes: Mapping[str, int]) -> bool:
+    """Whether counters of less than 32 bits get to where their loops end; others are taken not to overflow."""
+    values: dict[str, int] | None = None
+    for x in loops_in(lifted.nest.body):
+        end = as_affine(x.upper if x.step > 0 else x.lower)
+        if x.type.bits >= 32 or end is None:
+            continue
+        values = parameter_values(lifted, sizes) if values is None else values
+        largest = (1 << (x.type.bits - x.type.is_signed)) - 1
+        if end.names <= values.keys() and end.evaluate(values) > largest:
+            return False
+    return True
 
 
 def _steps_of(lifted: LiftedNest) -> set[str]:
@@ -191,10 +206,13 @@ def parameter_values(lifted: LiftedNest, sizes: Mapping[str, int | float]) -> di
 def keeps_assumptions(lifted: LiftedNest, sizes: Mapping[str, int | float]) -> bool:
     """Whether all holds that generated code tests before it runs; what cannot be told here counts as true.
 
-    For other sizes the original runs, which may mean nothing then (a loop by steps of 0).
+    For other sizes the original runs, which may mean nothing then (a loop by steps of 0), or not end (a counter
+    of 8 bits on its way to 200).
     """
     try:
         values = parameter_values(lifted, sizes)
+        if not _counters_reach(lifted, {name: int(v) for name, v in sizes.items()}):
+            return False
     except (NotAnInteger, KeyError):
         return True
     known = {name: int(v) for name, v in sizes.items()} | values

@@ -106,3 +106,21 @@ def test_sizes_that_the_generated_code_declines_are_told() -> None:
     assert [nest_sizes.keeps_assumptions(nest, {"n": 5, "m": m}) for m in (4, 5)] == [False, True]
     nest = nest_of("int n, int m, double *x", "for (int i = 0; i < n; i++) x[i] *= 2;", "assume(sizeof(n) > m)")
     assert nest_sizes.keeps_assumptions(nest, {"n": 5, "m": 3})  # cannot be told
+
+
+@pytest.mark.parametrize(
+    ("loop", "largest"),
+    [
+        ("for (short i = 0; i < n; i++) A[i] *= 2;", 32767),
+        ("for (unsigned short i = 0; i < n; i++) A[i] *= 2;", 65535),
+        ("for (signed char i = n - 1; i >= 0; i--) A[i] *= 2;", 127),
+        ("for (unsigned char i = 1; i < n; i += 2) for (int j = 0; j < m; j++) A[i * m + j] *= 2;", 255),
+    ],
+)
+def test_sizes_are_not_beyond_what_a_counter_of_few_bits_holds(loop: str, largest: int) -> None:
+    """The loop of the source would not end there."""
+    nest = nest_of("int n, int m, double *restrict A", loop)
+    found = nest_sizes.sizes_of(nest)
+    assert largest // 4 < found["n"] <= largest + 1  # one more where it counts down from `n - 1`
+    assert nest_sizes.keeps_assumptions(nest, found | {"n": largest - 1, "m": 5})
+    assert not nest_sizes.keeps_assumptions(nest, found | {"n": largest + 2, "m": 5})

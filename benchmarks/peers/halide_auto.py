@@ -22,7 +22,8 @@ class Algorithm:
 
     def input(self, array: Any) -> Any:
         """A parameter; its coordinates are innermost first."""
-        kind = hl.Float(array.dtype.itemsize * 8)
+        make = hl.UInt if array.dtype.kind == "u" else hl.Float
+        kind = make(array.dtype.itemsize * 8)
         found = hl.ImageParam(kind, array.ndim, f"in{len(self.inputs)}")
         self.inputs.append((found, array))
         return found
@@ -143,6 +144,23 @@ def _jacobi3d(p: Problem) -> Algorithm:
     return a
 
 
+def _transpose(p: Problem) -> Algorithm:
+    m, n = p.extents
+    a = Algorithm(p.role(0, n, m))
+    x, i, j = a.input(p.role(1, m, n)), hl.Var("i"), hl.Var("j")
+    a.function[i, j] = x[j, i]
+    return a
+
+
+def _halve(p: Problem) -> Algorithm:
+    h, w = p.extents
+    a = Algorithm(p.role(0, h, w))
+    img, y, x = a.input(p.role(1, 2 * h, 2 * w)), hl.Var("y"), hl.Var("x")
+    square = [hl.cast(hl.UInt(16), img[2 * x + dx, 2 * y + dy]) for dy in (0, 1) for dx in (0, 1)]
+    a.function[x, y] = hl.cast(hl.UInt(8), (square[0] + square[1] + square[2] + square[3] + 2) >> 2)
+    return a
+
+
 def _conv2d(p: Problem) -> Algorithm:
     rows, cols, height, width = p.extents
     a = Algorithm(p.role(0, rows, cols))
@@ -189,5 +207,5 @@ def _contraction(p: Problem) -> Algorithm:
 
 _OPERATIONS = {
     "gemm": _gemm, "bmm": _bmm, "gemv": _gemv, "gemv_t": _gemv_t, "jacobi3d": _jacobi3d,
-    "conv2d": _conv2d, "mcc": _mcc,
+    "conv2d": _conv2d, "mcc": _mcc, "transpose": _transpose, "halve": _halve,
 }  # fmt: skip

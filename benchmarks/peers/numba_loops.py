@@ -124,6 +124,22 @@ def _softmax(y, x):
 
 
 @loops
+def _transpose(b, a):
+    for j in prange(b.shape[0]):
+        for i in range(b.shape[1]):
+            b[j, i] = a[i, j]
+
+
+@loops
+def _halve(out, img):
+    for y in prange(out.shape[0]):
+        for x in range(out.shape[1]):
+            s = np.int32(img[2 * y, 2 * x]) + img[2 * y, 2 * x + 1]
+            s += np.int32(img[2 * y + 1, 2 * x]) + img[2 * y + 1, 2 * x + 1]
+            out[y, x] = (s + 2) >> 2
+
+
+@loops
 def _mbbs(out, a, s):
     for i in prange(a.shape[0]):
         row = np.float32(0)
@@ -170,6 +186,12 @@ def prepare(p: Problem) -> Run | None:
     if p.operation == "softmax":
         y, x = p.role(0, *e), p.role(1, *e)
         return lambda: _softmax(y, x)
+    if p.operation == "transpose":
+        b, a = p.role(0, e[1], e[0]), p.role(1, *e)
+        return lambda: _transpose(b, a)
+    if p.operation == "halve":
+        out, img = p.role(0, *e), p.role(1, 2 * e[0], 2 * e[1])
+        return lambda: _halve(out, img)
     if p.operation == "mbbs":
         out, a, s0 = p.role(0, e[0]), p.role(1, *e), p.role(2)
         return lambda: _mbbs(out, a, s0[0])

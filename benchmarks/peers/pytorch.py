@@ -141,6 +141,27 @@ def _softmax(p: Problem) -> Run:
     return run
 
 
+def _transpose(p: Problem) -> Run:
+    m, n = p.extents
+    b, a = _role(p, 0, n, m), _role(p, 1, m, n)
+
+    def run() -> None:
+        b.copy_(a.t())
+
+    return run
+
+
+def _halve(p: Problem) -> Run:
+    """Sums of squares in 16 bits: its pooling takes no bytes."""
+    h, w = p.extents
+    out, img = _role(p, 0, h, w), _role(p, 1, h, 2, w, 2)
+
+    def run() -> None:
+        out.copy_((img.sum((1, 3), dtype=torch.int16) + 2) >> 2)
+
+    return run
+
+
 def _histogram(p: Problem) -> Run:
     """``bincount`` of values from zero on, looked up per bin."""
     out, elems, bins = _role(p, 0), _role(p, 1), _role(p, 2)
@@ -165,5 +186,6 @@ def _bincount(p: Problem) -> Run:
 _OPERATIONS = {
     "gemm": _gemm, "bmm": _bmm, "dot": _dot, "gemv": _gemv, "gemv_t": _gemv_t, "conv2d": _conv2d,
     "mcc": _mcc, "scan": _scan, "mbbs": _mbbs, "softmax": _softmax, "histogram": _histogram,
+    "transpose": _transpose, "halve": _halve,
     "bincount": _bincount,
 }  # fmt: skip
