@@ -182,6 +182,15 @@ def over_memory(reader: NestReader, h: Head, own: Binding, node: Node) -> Loop:
     if h.meeting is not None:
         if h.lower is not None and h.declared is None:
             reader.tracker.set(own, start, node)
+        for side in (h.meeting.low, h.meeting.high):
+            at = reader.pointer(side)
+            if at is not None and at.binding is not start.binding:
+                names = f"`{start.binding.source}` and `{at.binding.source}`"
+                raise refuse(
+                    "MDH210", f"{names} point into one array, which the nest does not show",
+                    reader.span(node.cond),
+                    help=f"give both their values in the head: `for ({h.iterator} = x, ...`",
+                )  # fmt: skip
         low, high = (_element(reader, e, start, node) for e in (h.meeting.low, h.meeting.high))
         lower = reader.extents.hoist(start.index[-1])
         r = met(reader, h, h.meeting, lower, (low, high), node)
@@ -265,8 +274,8 @@ def strided(reader: NestReader, h: Head, node: Node) -> list[Out]:
     trips = Binary("/", total(r.span, total(by, Const(-1, INT64))), by, INT64)
     if not reader.invariant(trips):
         raise refuse(
-            "MDH202", "how often the loop runs is a quotient of what changes in the nest",
-            reader.span(node.cond), help=HELP,
+            "MDH202", "how often the loop runs is a quotient of what an outer loop changes",
+            reader.span(node.cond), help="let it run to a bound that stays, under a condition",
         )  # fmt: skip
     first, amount = r.lower, times(Const(1 if h.step > 0 else -1, INT64), by)
     counted = Range(Const(0, INT64), reader.extents.hoist(trips), 1)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from frontend_c.c_types import Value
 from frontend_c.expressions import constant, times, total
-from frontend_c.loops import HELP, Head, Meeting
+from frontend_c.loops import Head, Meeting
 from frontend_c.parsing import Node, c_ast, walk_nodes
 from frontend_c.tracking import Range
 from mdh_core.diagnostics import refuse
@@ -67,8 +67,8 @@ def met(reader: NestReader, h: Head, m: Meeting, lower: Expr, sides: tuple[Expr,
         part = reader.part(Binary("/", size, Const(m.rate, size.type), size.type))
         if part is None:
             raise refuse(
-                "MDH202", f"the loop runs as often as {m.rate} goes into what changes in the nest",
-                reader.span(node.cond), help=HELP,
+                "MDH202", f"how often the loop runs is a share (1 / {m.rate}) of what an outer loop changes",
+                reader.span(node.cond), help="let it run to a bound that stays, under a condition",
             )  # fmt: skip
         trips = part
     return Range(lower, total(lower, times(Const(h.step, INT64), trips)), h.step)

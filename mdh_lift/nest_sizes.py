@@ -100,7 +100,7 @@ def sizes_of(lifted: LiftedNest) -> dict[str, int]:
 
 
 def _counters_reach(lifted: LiftedNest, sizes: Mapping[str, int]) -> bool:
-    """Whether counters of less than 32 bits get to where their loops end; others are taken not to overflow."""
+    """Whether counters of less than 32 bits get to where their loops end; others are taken to."""
     values: dict[str, int] | None = None
     for x in loops_in(lifted.nest.body):
         end = as_affine(x.upper if x.step > 0 else x.lower)
@@ -206,8 +206,8 @@ def parameter_values(lifted: LiftedNest, sizes: Mapping[str, int | float]) -> di
 def keeps_assumptions(lifted: LiftedNest, sizes: Mapping[str, int | float]) -> bool:
     """Whether all holds that generated code tests before it runs; what cannot be told here counts as true.
 
-    For other sizes the original runs, which may mean nothing then (a loop by steps of 0), or not end (a counter
-    of 8 bits on its way to 200).
+    For other sizes the original runs, which may mean nothing then (a loop by steps of 0), or not end
+    (a counter of 8 bits on its way to 200).
     """
     try:
         values = parameter_values(lifted, sizes)

@@ -99,8 +99,15 @@ def test_sides_that_might_wrap_are_tested():
         ("{ float *l = a, *r = a + n; for (; l < r; l++, r = b) *l = 0; }", "MDH202", "`r`, which the loop"),
         ("for (short i = 0, j = n - 1; i < j; i++, j--) b[i] = a[j];", "MDH202", "`j`, which the loop"),
         ("for (unsigned char i = 0; 2 * i < n; i++) b[i] = 1;", "MDH210", "may wrap"),
-        ("for (int k = 0; k < n; k++) for (int i = 0; 2 * i < k; i++) b[k] += a[i];", "MDH202", "as often as 2"),
+        ("for (int k = 0; k < n; k++) for (int i = 0; 2 * i < k; i++) b[k] += a[i];", "MDH202", "a share (1 / 2)"),
     ],
 )
 def test_what_does_not_meet_is_refused(loop, code, said):
     check_refused_loop(C.format(loop), loop, code, said)
+
+
+def test_pointers_from_outside_that_meet_are_refused_with_what_to_write() -> None:
+    """Nothing in the nest says that they point into one array: nothing that is measured could be like it."""
+    loop = "while (l < r) { double t = *l; *l++ = *r; *r-- = t; }"
+    text = f"void f(int n, double *a) {{ double *l = a, *r = a + n - 1;\n#pragma mdh\n{loop}\n}}\n"
+    check_refused_loop(text, loop, "MDH210", "`l` and `r` point into one array")
