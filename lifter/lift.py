@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -23,13 +23,14 @@ from lifter.index_values import with_index_values
 from lifter.loop_nest import Loop, LoopNest, NestStmt, names_in_text
 from lifter.normalise import Axis, NormalNest, normalise, touched_anyway
 from lifter.polyhedral import Constraint, satisfiable
+from lifter.reductions import choice
 from lifter.reread import reread
 from lifter.scatter import accumulates, over_cells
 from lifter.steps import Stepped, check_overlap, every_step, stepped
 from lifter.tiles import untiled
 from lifter.trees import Body, Inwards, ends, loops_in, mentioned
 from mdh_core.diagnostics import Diagnostic, Refusal, Related, refuse
-from mdh_core.expr import Affine, If, ScalarType, Stmt
+from mdh_core.expr import Affine, Call, Expr, Function, If, ScalarType, Stmt, rewrite
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Size, Step, programs_of
 
 LIFTED, PARTIAL, REFUSED = "lifted", "partial", "refused"
@@ -101,12 +102,13 @@ def _without_unused_ends(lifted: LiftedNest) -> LiftedNest:
 
 def _lifted_over_cells(nest: LoopNest) -> LiftedNest:
     """The nest as it is, or else with accumulations at computed positions as loops over the cells."""
-    plain = untiled(nest)
+    read = replace(nest, body=_with_plain_bounds(nest.body, {f.name: f for f in nest.functions}))
+    plain = untiled(read)
     if plain is not None:
         with contextlib.suppress(Refusal):
             return _lifted(nest, plain.body)
     try:
-        return _lifted(nest, nest.body)
+        return _lifted(nest, read.body)
     except Refusal as refusal:
         if refusal.diagnostic.code not in ("MDH201", "MDH214"):
             raise
@@ -118,6 +120,23 @@ def _lifted_over_cells(nest: LoopNest) -> LiftedNest:
         if not accumulates(found.programs, cells):
             raise
         return found
+
+
+def _with_plain_bounds(body: Body, functions: Mapping[str, Function]) -> Body:
+    """The statements with what functions of the source give in bounds of loops: ``i < min(ii + b, n)``."""
+
+    def value(e: Expr) -> Expr | None:
+        if not isinstance(e, Call) or e.function not in functions:
+            return None
+        return choice(e, functions[e.function])
+
+    out: list[NestStmt] = []
+    for s in body:
+        if isinstance(s, Loop):
+            inner = _with_plain_bounds(s.body, functions)
+            s = replace(s, lower=rewrite(s.lower, value), upper=rewrite(s.upper, value), body=inner)
+        out.append(s)
+    return tuple(out)
 
 
 def _lifted(source: LoopNest, body: Body) -> LiftedNest:

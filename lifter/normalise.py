@@ -11,7 +11,7 @@ over axes (``Var(name, INT64)``, counting from 0), parameters and scalars; the s
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -496,7 +496,7 @@ class _Walker:
 
     def bounds(self, e: Expr, loop: Loop, known: dict[str, Expr], name: str) -> list[Affine]:
         """The affine values of which a bound is the ``name`` (max or min); that without iterators first."""
-        parts = choices(substitute(e, {**self.iterators, **known}), name)
+        parts = choices(substitute(e, {**self.iterators, **known}), name, self.axes)
         if len(parts) > 1 and abs(loop.step) == 1:
             found = [self.bound(p, loop, {}, {}) for p in parts]
             outer = {a.name for a in self.stack}
@@ -684,11 +684,15 @@ class _Guard:
         self.walker.facts, self.walker.under_condition = self.before
 
 
-def choices(e: Expr, name: str) -> list[Expr]:
-    """The operands of nested ``max``es (``min``s) written as choices; otherwise the value itself."""
+def choices(e: Expr, name: str, counters: Collection[str] = ()) -> list[Expr]:
+    """The operands of nested ``max``es (``min``s) written as choices; otherwise the value itself.
+
+    ``counters``: variables that are not negative, though signed; unsigned numbers are compared as what they
+    stand for where nothing is taken from them.
+    """
     e = without_casts(e)
     if isinstance(e, Binary) and e.op in ("+", "-") and isinstance(e.b, Const):
-        return [replace(e, a=x) for x in choices(e.a, name)]
+        return [replace(e, a=x) for x in choices(e.a, name, counters)]
     if isinstance(e, Select) and isinstance(e.cond, Binary) and e.cond.op in ("<", "<=", ">", ">="):
         x, y = without_casts(e.cond.a), without_casts(e.cond.b)
         then, other = without_casts(e.then), without_casts(e.other)
@@ -697,9 +701,26 @@ def choices(e: Expr, name: str) -> list[Expr]:
             smaller = not smaller
         elif (then, other) != (x, y):
             return [e]
-        if smaller == (name == "min") and isinstance(e.cond.a.type, ScalarType) and e.cond.a.type.is_signed:
-            return choices(then, name) + choices(other, name)
+        signed = isinstance(e.cond.a.type, ScalarType) and e.cond.a.type.is_signed
+        if smaller == (name == "min") and (signed or (_only_grows(x, counters) and _only_grows(y, counters))):
+            return choices(then, name, counters) + choices(other, name, counters)
     return [e]
+
+
+def _only_grows(e: Expr, counters: Collection[str]) -> bool:
+    """Is a value a sum of products of what is not negative?"""
+    match e:
+        case Const(value=int(value)):
+            return value >= 0
+        case Var(name=name, type=ScalarType() as t):
+            return name in counters or (t.is_integer and not t.is_signed)
+        case Cast(a=a, type=t):
+            return t.is_integer and t.bits >= 32 and _only_grows(a, counters)
+        case Binary(op="+" | "*", a=a, b=b):
+            return _only_grows(a, counters) and _only_grows(b, counters)
+        case Select(then=then, other=other):
+            return _only_grows(then, counters) and _only_grows(other, counters)
+    return False
 
 
 def without_casts(e: Expr) -> Expr:

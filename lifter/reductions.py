@@ -34,6 +34,7 @@ from mdh_core.expr import (
     Const,
     Expr,
     Function,
+    If,
     MakeRecord,
     RecordType,
     Return,
@@ -357,6 +358,21 @@ def inline(call: Call, f: Function) -> Expr | None:
     if len(f.params) != len(call.args):
         return None
     return substitute(f.body[0].value, dict(zip((p for p, _ in f.params), call.args, strict=True)))
+
+
+def choice(call: Call, f: Function) -> Expr | None:
+    """As ``inline``, also of a function that returns one of two: ``if (a < b) return a; return b;``."""
+    match f.body:
+        case (If(cond=cond, then=(Return(value=then),), other=(Return(value=other),)),):
+            pass
+        case (If(cond=cond, then=(Return(value=then),), other=()), Return(value=other)):
+            pass
+        case _:
+            return inline(call, f)
+    if f.out_param or len(f.params) != len(call.args) or then is None or other is None:
+        return None
+    values = dict(zip((p for p, _ in f.params), call.args, strict=True))
+    return Select(*(substitute(e, values) for e in (cond, then, other)), call.type)
 
 
 def _logical(value: Binary, a: Expr) -> Update | WhyNot:

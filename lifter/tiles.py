@@ -11,19 +11,20 @@ all tiles have.  So the tiles cut what the points range over into intervals that
 block size, also one that is a variable: then neither loop has affine bounds, and their union has.
 
 Why the order may change: let ``x`` come before ``y`` in the new nest, and both touch one cell. If ``x``
-is at a higher point than ``y`` in none of the dimensions whose tiles are counted by a loop around both,
-then ``x`` is in no later tile, and came first in the old nest, too: the first loop that tells them apart
-counts tiles, or is still there. That is the condition under which a band of loops may be tiled (it is
-fully permutable), asked for in the other direction; it does not depend on the size of the tiles. Every
-dependence is kept, so that cells are added to in the old order, too. Only where each tile has a sum of
-its own, which is added to a cell, is that another order of additions, and left alone under ``fp(exact)``.
+is at a higher point than ``y`` in none of the dimensions whose tiles are counted by a loop around both
+(that they reach in the same iteration of the loops around it), then ``x`` is in no later tile, and came
+first in the old nest, too: the first loop that tells them apart counts tiles, or is still there. That is
+the condition under which a band of loops may be tiled (it is fully permutable), asked for in the other
+direction; it does not depend on the size of the tiles. Every dependence is kept, so that cells are added
+to in the old order, too. Only where each tile has a sum of its own, which is added to a cell, is that
+another order of additions, and left alone under ``fp(exact)``.
 
 Shown right by tests/test_tiles.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -38,8 +39,8 @@ from lifter.normalise import (
     normalise,
     unsigned_facts,
 )
-from lifter.order import Leaf, conflicts, earlier, leaves_of, prime, same_cell
-from lifter.polyhedral import Constraint, at_least, satisfiable
+from lifter.order import Leaf, conflicts, earlier, leaves_of, prime, same_cell, shared
+from lifter.polyhedral import Constraint, at_least, equal, satisfiable
 from lifter.segments import Reference
 from lifter.trees import (
     Body,
@@ -84,14 +85,14 @@ def untiled(nest: LoopNest) -> LoopNest | None:
     """The nest without its loops over tiles; None where it has none, or needs their order."""
     work = _Untiling(nest)
     body = work.body(Inwards().body(nest.body))
-    if not work.points:
+    if not work.tiled:
         return None
     plain = replace(nest, body=body)
     try:
         normal = normalise(plain)
     except Refusal:
         return None
-    return plain if _keeps_order(plain, normal, work.points) else None
+    return plain if _keeps_order(plain, normal, work.tiled) else None
 
 
 # --------------------------------------------------------------------------- tiles and their points
@@ -112,7 +113,7 @@ class _Tiles:
     end: Poly | None
 
 
-def _tiles(t: Loop) -> _Tiles | None:
+def _tiles(t: Loop, counters: Collection[str]) -> _Tiles | None:
     if t.step <= 0:
         return None
     it = Poly.of({(t.iterator,): 1})
@@ -127,7 +128,7 @@ def _tiles(t: Loop) -> _Tiles | None:
         if t.lower == Const(0, INT64) and t.step == 1 and by != Poly.number(1):
             value = first + by * it  # the loop counts how often
         end = None if t.stride.end is None else as_polynomial(t.stride.end)
-    limits = [as_polynomial(p) for p in choices(limit, "min")]
+    limits = [as_polynomial(p) for p in choices(limit, "min", counters)]
     if first is None or None in limits:
         return None
     known = tuple(p for p in limits if p is not None)
@@ -151,17 +152,29 @@ def _constant(p: Poly) -> int | None:
     return a.const if a is not None and a.is_constant else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Tiled:
+    """A loop over tiles that is gone: the loops around it, and those over its points."""
+
+    around: tuple[str, ...]
+    points: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class _Untiling:
     nest: LoopNest
-    points: list[tuple[str, ...]] = field(default_factory=list)  # loops over points, for each loop over tiles
+    tiled: list[_Tiled] = field(default_factory=list)
     types: dict[str, ScalarType] = field(default_factory=dict)
     context: tuple[Constraint, ...] = ()
+    counters: frozenset[str] = frozenset()  # iterators that are not negative
+    around: list[str] = field(default_factory=list)  # iterators of the loops around what is looked at
 
     def __post_init__(self) -> None:
         nest = self.nest
         known = assumed(nest.directive.assume, nest.params)
         self.context = (*unsigned_facts(nest.params), *known, *map(at_least, nest.facts))
+        loops = loops_in(nest.body)
+        self.counters = frozenset(x.iterator for x in loops if x.step > 0 and _is_zero(x.lower))
         self.types = {p.name: p.type for p in nest.params if isinstance(p.type, ScalarType)}
 
     def body(self, body: Sequence[NestStmt]) -> Body:
@@ -171,15 +184,17 @@ class _Untiling:
         if not isinstance(s, Loop):
             return (s,)
         self.types[s.iterator] = s.type
+        self.around.append(s.iterator)
         loop = replace(s, body=self.body(s.body))
-        tiles = _tiles(loop)
+        self.around.pop()
+        tiles = _tiles(loop, self.counters)
         if tiles is None:
             return (loop,)
         for candidate in (loop.body, _accumulated(loop.body, self.nest)):
             points: list[str] = []
             without = self.without(tiles, _settled(candidate, loop.iterator, self.nest), points)
             if without is not None and points:
-                self.points.append(tuple(points))
+                self.tiled.append(_Tiled(tuple(self.around), tuple(points)))
                 return without
         return (loop,)
 
@@ -214,7 +229,7 @@ class _Untiling:
             return None
         parts: dict[Poly, Expr] = {}
         cut = False
-        for e in choices(s.upper, "min"):
+        for e in choices(s.upper, "min", self.counters):
             p = as_polynomial(e)
             if p is not None and p == lower + width:
                 cut = True
@@ -327,9 +342,9 @@ def _setting(body: Sequence[NestStmt], iterator: str, nest: LoopNest) -> tuple[s
 def _set_by(s: NestStmt | Stmt) -> tuple[str, Expr] | None:
     """The integer variable that a statement sets, and its value."""
     match s:
-        case Declare(name=name, type=ScalarType(kind="int"), value=value) if value is not None:
+        case Declare(name=name, type=ScalarType(kind="int" | "uint"), value=value) if value is not None:
             return name, value
-        case Assign(target=Var(name=name, type=ScalarType(kind="int")), value=value):
+        case Assign(target=Var(name=name, type=ScalarType(kind="int" | "uint")), value=value):
             return name, value
     return None
 
@@ -422,24 +437,28 @@ def _only_adds(body: Sequence[NestStmt], own: Var) -> bool:
 # --------------------------------------------------------------------------- order
 
 
-def _keeps_order(nest: LoopNest, normal: NormalNest, tiled: Sequence[Sequence[str]]) -> bool:
-    """Is no dependence of the nest at a lower point where it ends than where it begins, along tiled loops?"""
+def _keeps_order(nest: LoopNest, normal: NormalNest, tiled: Sequence[_Tiled]) -> bool:
+    """Is no dependence of the nest at a lower point where it ends than where it begins, along tiled loops?
+
+    Loops around a loop over tiles decide before it.
+    """
     found = _leaves(nest, normal)
     for a, b in product(found, repeat=2):
         along = []
-        for points in tiled:
-            x = next((x for x in a.axes if x.name in points), None)
-            y = next((y for y in b.axes if y.name in points), None)
-            if x is not None and y is not None and (x, y) not in along:
-                along.append((x, y))
+        for t in tiled:
+            x = next((x for x in a.axes if x.name in t.points), None)
+            y = next((y for y in b.axes if y.name in t.points), None)
+            if x is not None and y is not None:
+                outer = [z.name for z in shared(a, b) if z.name in t.around]
+                along.append((x, y, [equal(Affine.of(n), Affine.of(prime(n))) for n in outer]))
         for one, other in conflicts(a, b) if along else ():
             base = same_cell(one, other, normal.context)
             for rows in earlier(a, b):
-                for x, y in along:
+                for x, y, same in along:
                     back = _point(x) - _point(y).substitute(
                         {n: Affine.of(prime(n)) for n in _point(y).names & {z.name for z in b.axes}}
                     )
-                    if satisfiable([*base, *rows, at_least(back, 1)]):
+                    if satisfiable([*base, *rows, *same, at_least(back, 1)]):
                         return False
     return True
 

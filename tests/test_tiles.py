@@ -117,6 +117,54 @@ def test_a_last_tile_that_is_not_clipped_goes_as_far_as_it_did() -> None:
         assert check_meaning(found) > 0
 
 
+UNSIGNED = """for ({0} ii = 0; ii < n; ii += {1}) {{
+    {0} end = ii + {1};
+    if (end > n) end = n;
+    for ({0} jj = 0; jj < n; jj += {1})
+      for ({0} i = ii; i < end; i++)
+        for ({0} j = jj; j < MIN(jj + {1}, n); j++) C[i*n + j] = A[j*n + i];
+  }}"""
+
+
+@pytest.mark.parametrize("kind", ["size_t", "unsigned", "long"])
+@pytest.mark.parametrize("block", ["4", "b"])
+def test_tiles_of_other_types_than_int(kind: str, block: str) -> None:
+    found = lifted("#include <stddef.h>\n" + function(UNSIGNED.format(kind, block), f"{kind} n, {kind} b, {MATRICES}"))
+    assert operators(found) == "i:cc j:cc"
+    assert not found.programs[0].hom.domain
+    assert check_meaning(found) > 0
+
+
+def test_a_minimum_of_unsigned_numbers_from_which_something_is_taken_is_none() -> None:
+    """``n - 5`` is large where ``n`` is small."""
+    nest = "for (size_t i = 0; i < MIN(m, n - 5); i++) C[i] = A[i];"
+    found = lifted("#include <stddef.h>\n" + function(nest, f"size_t n, size_t m, {MATRICES}"))
+    if found.status != "refused":
+        (program,) = found.programs
+        assert not program.hom.domain and str(program.hom.dims[0].size) == "mdh_p0"  # as C computes it
+        assert check_meaning(found) > 0
+
+
+@pytest.mark.parametrize(
+    "text", ["return a < b ? a : b;", "if (a < b) return a; return b;", "if (b <= a) return b; else return a;"]
+)
+def test_minima_by_functions(text: str) -> None:
+    least = f"static inline int least(int a, int b) {{ {text} }}\n"
+    found = lifted(least + function(tiled("b").replace("MIN", "least")))
+    assert sorted(operators(found).split()) == ["i:cc", "j:cc", "k:pw(+)"]
+    assert check_meaning(found) > 0
+
+
+def test_tiles_inside_of_rows_that_run_in_order() -> None:
+    """What points backwards along ``j`` points to a row before, which is done whole."""
+    found = lifted(function("""for (int i = 1; i < n; i++)
+        for (int jj = 0; jj < n - 1; jj += b)
+          for (int j = jj; j < MIN(jj + b, n - 1); j++) C[i*n + j] = C[(i-1)*n + j + 1] + A[i*n + j];
+        """))  # fmt: skip
+    assert step_lines(found.program) == ["i: host_loop", "> j: cc"]
+    assert check_meaning(found) > 0
+
+
 def test_a_triangle_in_tiles() -> None:
     found = lifted(function("""for (int ii = 0; ii < n; ii += 2)
         for (int jj = 0; jj < n; jj += 2)
