@@ -372,7 +372,7 @@ def choice(call: Call, f: Function) -> Expr | None:
     if f.out_param or len(f.params) != len(call.args) or then is None or other is None:
         return None
     values = dict(zip((p for p, _ in f.params), call.args, strict=True))
-    return Select(*(substitute(e, values) for e in (cond, then, other)), call.type)
+    return Select(substitute(cond, values), substitute(then, values), substitute(other, values), call.type)
 
 
 def _logical(value: Binary, a: Expr) -> Update | WhyNot:
