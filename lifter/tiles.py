@@ -24,6 +24,7 @@ Shown right by tests/test_tiles.py.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
@@ -84,9 +85,11 @@ from mdh_core.source import NO_SPAN
 def untiled(nest: LoopNest) -> LoopNest | None:
     """The nest without its loops over tiles; None where it has none, or needs their order."""
     work = _Untiling(nest)
-    body = work.body(Inwards().body(nest.body))
-    if not work.tiled:
-        return None
+    before = Inwards().body(nest.body)
+    body = work.body(before)
+    first, left = (Counter(_settings(b)) for b in (before, body))
+    if not work.tiled or any(left[name] < first[name] for name in first.keys() & mentioned(body)):
+        return None  # something that was set for one tile is used elsewhere
     plain = replace(nest, body=body)
     try:
         normal = normalise(plain)
@@ -329,11 +332,6 @@ def _setting(body: Sequence[NestStmt], iterator: str, nest: LoopNest) -> tuple[s
         first = {name: value}
         value = Select(substitute(s.cond, first), substitute(again[1], first), value, value.type)
         count += 1
-    others = sum(t.name == name for s in _assignments(nest.body) if isinstance(t := s.target, Var))
-    mine = sum(t.name == name for s in _assignments(body[:count]) if isinstance(t := s.target, Var))
-    uses = sum(len(_named(e, name)) for e in tree_exprs(nest.body))
-    if others != mine or uses != sum(len(_named(e, name)) for e in tree_exprs(body)):
-        return None
     if iterator not in variables(value) or variables(value) & assigned_scalars(nest.body) or _reads(value):
         return None
     return None if any(x.name == name and x.live_after for x in nest.scalars) else (name, value, count)
@@ -342,11 +340,20 @@ def _setting(body: Sequence[NestStmt], iterator: str, nest: LoopNest) -> tuple[s
 def _set_by(s: NestStmt | Stmt) -> tuple[str, Expr] | None:
     """The integer variable that a statement sets, and its value."""
     match s:
-        case Declare(name=name, type=ScalarType(kind="int" | "uint"), value=value) if value is not None:
-            return name, value
-        case Assign(target=Var(name=name, type=ScalarType(kind="int" | "uint")), value=value):
-            return name, value
-    return None
+        case Declare(name=name, type=t, value=value) if value is not None:
+            pass
+        case Assign(target=Var(name=name, type=t), value=value):
+            pass
+        case _:
+            return None
+    kept = isinstance(t, ScalarType) and t.kind in ("int", "uint") and t.bits >= 32 and value.type == t
+    return (name, value) if kept else None
+
+
+def _settings(body: Sequence[NestStmt]) -> Iterator[str]:
+    """The scalar variables that statements set, once for each."""
+    yield from (d.name for d in declarations(body))
+    yield from (s.target.name for s in _assignments(body) if isinstance(s.target, Var))
 
 
 def _assignments(body: Sequence[NestStmt | Stmt]) -> Iterator[Assign]:
@@ -392,10 +399,7 @@ def _accumulation(first: NestStmt, loop: NestStmt, last: NestStmt, nest: LoopNes
         case _:
             return None
     own = Var(name, t)
-    uses = [v for e in tree_exprs((first, loop, last)) for v in _named(e, name)]
-    if any(x.name == name and x.live_after for x in nest.scalars) or len(uses) != sum(
-        len(_named(e, name)) for e in tree_exprs(nest.body)
-    ):
+    if any(x.name == name and x.live_after for x in nest.scalars):
         return None
     changed = assigned_scalars(loop.body) | {x.iterator for x in loops_in((loop,))}
     if cell.buffer in buffers_in((loop,)) or any(_reads(i) or variables(i) & changed for i in cell.index):

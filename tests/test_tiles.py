@@ -306,3 +306,49 @@ def test_random_tiles_compute_what_the_source_computes(seed: int) -> None:
         assert found.diagnostics[0].code in ("MDH202", "MDH208", "MDH213", "MDH206")
     else:
         check_meaning(found, trials=6, seed=seed)
+
+
+@pytest.mark.parametrize(
+    "nest",
+    [
+        # the end of the last tile is used behind it
+        """for (int t = 0; t < n; t++) {
+             int end = 1;
+             for (int ii = 0; ii < n; ii += 2) { end = MIN(ii + 2, n); for (int i = ii; i < end; i++) C[i] = A[i]; }
+             B2[t] = end;
+           }""",
+        # and before it, from the tile before
+        """for (int t = 0; t < n; t++) {
+             int end = 1;
+             for (int ii = 0; ii < n; ii += 2) {
+               for (int i = ii; i < end; i++) C[i] += A[i];
+               end = MIN(ii + 2, n);
+               for (int i = ii; i < end; i++) C[i] += B[i];
+             }
+           }""",
+        # the sum of the last tile, too
+        """for (int t = 0; t < n; t++) {
+             double s = 1;
+             for (int kk = 0; kk < n; kk += 2) {
+               s = C[t];
+               for (int k = kk; k < MIN(kk + 2, n); k++) s += A[k];
+               C[t] = s;
+             }
+             B2[t] = s;
+           }""",
+    ],
+)
+def test_what_a_tile_leaves_to_others_keeps_the_tiles(nest: str) -> None:
+    (read,) = nests(function(nest, f"int n, int b, {MATRICES}, double *restrict B2"))
+    assert untiled(read) is None
+    found = lift(read)
+    if found.status != "refused":
+        assert check_meaning(found, well_formed=False) >= 0
+
+
+def test_ends_of_few_bits_are_left_alone() -> None:
+    """``end`` is not ``ii + b`` where that does not fit."""
+    for kind in ("short", "signed char"):
+        nest = f"for (int ii = 0; ii < n; ii += b) {{ {kind} end = MIN(ii + b, n); for (int i = ii; i < end; i++) C[i] = A[i]; }}"
+        (read,) = nests(function(nest))
+        assert untiled(read) is None
