@@ -48,7 +48,7 @@ from emit.keyed_text import KeyedText
 from emit.linear_text import LinearText
 from emit.math_text import macro_name, math_macros
 from emit.nest_text import NestText
-from emit.prefix_text import SIZES, shift_macros
+from emit.prefix_text import SIZES, fill_macros, shift_macros
 from emit.request import Kernel, KernelRequest
 from emit.scan_text import ScanText
 from emit.turned_text import turn_macros
@@ -92,6 +92,7 @@ def emit_openmp(request: KernelRequest) -> Kernel:
             rounds=has("MDH_ROUNDED"),
             macros=[
                 *lanes,
+                *(fill_macros() if has("MDH_FILL") else ()),
                 *(x for n in SIZES if has(f"MDH_LAST_{n}") for x in shift_macros(n)),
                 *(x for n in TURNED if has(f"MDH_TURN_{n}") for x in turn_macros(n)),
             ],

@@ -250,15 +250,12 @@ class VectorPrinter:
         )
 
     def _each_lane(self, t: Type, value: Callable[[str], str], before: str = "") -> str:
-        """A vector with ``value`` of each lane's number; ``before``: statements in front of it.
-
-        Lanes are elements of an array, which all compilers take apart: clang 14 stores and loads the whole
-        vector for each lane of a vector's own (30 times the time of such a map).
-        """
+        """A vector with ``value`` of each lane's number; ``before``: statements in front of it."""
         lane, v, lanes = self.context.names.new("lane"), self.context.names.new("v"), self.vectors.lanes
         loop = f"for (long {lane} = 0; {lane} < {lanes}; {lane}++)"
-        each = f"{c_type(t)} {v}[{lanes}]; {loop} {v}[{lane}] = {value(lane)};"
-        return f"({{ {before}{each} *(const {self.vectors.unaligned(t)} *){v}; }})"
+        declared = f"MDH_FILL({self.vectors.type(t)}, {c_type(t)}, {v}, {lanes});"
+        filled = f"MDH_FILLED({self.vectors.unaligned(t)}, {v})"
+        return f"({{ {before}{declared} {loop} {v}[{lane}] = {value(lane)}; {filled}; }})"
 
     def _at_lane(self, lane: str, written: Callable[[], str]) -> str:
         """What is written at one lane of a vector."""
