@@ -260,8 +260,16 @@ def _in_strides(nest: LoopNest, params: dict[str, Value]) -> dict[str, Value]:
                 out[name] = trips
         if trips is None:
             continue
-        if isinstance(stride.end, Var) and stride.end.name in out and first.names <= ints.keys():
-            out[stride.end.name] = first.evaluate(ints) + step * trips
+        end = None if stride.end is None else as_affine(stride.end)
+        if end is None or not first.names <= ints.keys():
+            continue
+        # a parameter, or so many times how often the loop runs
+        unknown = end.names & ints.keys() - first.names - by.names
+        if len(unknown) == 1:
+            (name,) = unknown
+            rest = first.evaluate(ints) + step * trips - end.evaluate(ints | {name: 0})
+            if rest % end.coefficient(name) == 0:
+                out[name] = rest // end.coefficient(name)
     return out
 
 

@@ -190,33 +190,22 @@ def _tests(reader: Expressions, cond: Node) -> list[_Test]:
 
 
 def _nearer(reader: Expressions, a: _Test, b: _Test, cond: Node) -> _Test | None:
-    """``i < m && i <= n``: the bound is the smaller one of ``m`` and ``n + 1``, if C compares alike."""
+    """``i < m && i < n``: the bound is the smaller one of two that C compares alike.
+
+    Not of ``i < m && i <= n``: ``n + 1`` may be more than its type holds, and 0 where ``n`` is -1.
+    """
     if a.bound is None or b.bound is None or (a.name, a.offset) != (b.name, b.offset) or a.move or b.move:
         return None
-    if a.op not in _SLACK or b.op not in _SLACK or a.op[0] != b.op[0]:
-        return None
-    if not _reads_nothing(a.bound) or not _reads_nothing(b.bound):
+    if a.op != b.op or a.op not in _SLACK or not _reads_nothing(a.bound) or not _reads_nothing(b.bound):
         return None  # C leaves out the second comparison where the first one fails
     try:
         types = [reader.convert(bound).type for bound in (a.bound, b.bound)]
     except Refusal:
         return None
-    signed = all(isinstance(t, ScalarType) and t.is_signed for t in types)
-    if not signed and (types[0] != types[1] or a.op != b.op):
+    if types[0] != types[1] and not all(isinstance(t, ScalarType) and t.is_signed for t in types):
         return None
-    first, second = (_beyond(t, cond) if a.op != b.op else t.bound for t in (a, b))
-    nearer = c_ast.BinaryOp(a.op[0], first, second, cond.coord)
-    return replace(
-        a, op=a.op if a.op == b.op else a.op[0], bound=c_ast.TernaryOp(nearer, first, second, cond.coord)
-    )
-
-
-def _beyond(test: _Test, cond: Node) -> Node:
-    """The bound for ``<`` or ``>``."""
-    if test.op in ("<", ">"):
-        return test.bound
-    one = c_ast.Constant("int", "1", cond.coord)
-    return c_ast.BinaryOp("+" if test.op == "<=" else "-", test.bound, one, cond.coord)
+    nearer = c_ast.BinaryOp(a.op[0], a.bound, b.bound, cond.coord)
+    return replace(a, bound=c_ast.TernaryOp(nearer, a.bound, b.bound, cond.coord))
 
 
 def _reads_nothing(node: Node) -> bool:

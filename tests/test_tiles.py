@@ -6,10 +6,11 @@ import random
 
 import pytest
 
+from certify.certificate import certificate
 from lifter.lift import lift
 from lifter.tiles import untiled
 from mdh_lift.c_value import value as c_value
-from tests.lifting import check_meaning, lifted, nests, operators, step_lines
+from tests.lifting import check_meaning, check_refused_loop, lifted, nests, operators, step_lines
 
 MIN = "#define MIN(a, b) ((a) < (b) ? (a) : (b))\n"
 MATRICES = "const double *restrict A, const double *restrict B, double *restrict C"
@@ -40,7 +41,7 @@ PRODUCTS = {
             for (int k = 0; k < n; k++) """ + ADDED,
     "conditions the other way round": """for (int jj = 0; jj < n; jj += 3)
         for (int i = 0; i < n; i++)
-          for (int j = jj; n > j && j <= jj + 2 && j < n; j++)
+          for (int j = jj; n > j && j < jj + 3 && j < n; j++)
             for (int k = 0; k < n; k++) """ + ADDED,
     "ends in variables": """for (int ii = 0; ii < n; ii += b) {
         const int last = ii + b < n ? ii + b : n;
@@ -352,3 +353,29 @@ def test_ends_of_few_bits_are_left_alone() -> None:
         nest = f"for (int ii = 0; ii < n; ii += b) {{ {kind} end = MIN(ii + b, n); for (int i = ii; i < end; i++) C[i] = A[i]; }}"
         (read,) = nests(function(nest))
         assert untiled(read) is None
+
+
+UNCLIPPED = [
+    "for (int ii = 0; ii < n; ii += 2) for (int i = ii; i < ii + 2; i++) C[i] = C[i]*2 + 1;",
+    "for (int ii = b; ii < n; ii += 3) for (int i = ii; i < ii + 3; i++) C[i] = A[i];",
+    "for (int ii = 1; ii + 4 <= n; ii += 4) for (int i = ii; i < ii + 4; i++) C[i] = A[i];",
+    "for (int ii = 0; ii < n - 1; ii += 4) for (int i = ii; i < ii + 4; i += 2) C[i] = A[i];",
+    "for (int ii = 0; ii < n; ii += 4) for (int i = ii; i < MIN(ii + 4, b); i++) C[i] = A[i];",
+    "for (int ii = 0; ii < n; ii += b) for (int i = ii; i < ii + b; i++) C[i] = A[i];",
+]
+
+
+@pytest.mark.parametrize("nest", UNCLIPPED)
+def test_certificates_know_where_the_last_tile_ends(nest: str) -> None:
+    found = lifted(function(nest))
+    assert found.status == "lifted" and operators(found) == "i:cc"
+    assert check_meaning(found) > 0
+    assert certificate(found.nest, found.program).holds
+
+
+def test_a_condition_of_two_comparisons_of_different_kinds_is_no_bound() -> None:
+    """``m + 1`` overflows for the largest ``m``, and is 0 for -1, which an unsigned counter is always below."""
+    for kind in ("int", "unsigned"):
+        loop = f"for ({kind} i = 0; i < n && i <= m; i++) C[i] = A[i];"
+        text = function(loop, f"int n, int m, {MATRICES}")
+        check_refused_loop(text, loop, "MDH210", "condition does not compare")
