@@ -3,6 +3,7 @@
     __builtin_prefetch(&in[(i + 5)*n + (j + 1)*m + k + 256]);     what a map's tile is the first to read
     __builtin_prefetch(&out[i*n + j*m + k + 256], 1);             what it writes, if never past the caches
     MDH_PAGE(&in[i*n + k], 128, 8192);                            a reduction along rows: where pages begin
+    __builtin_prefetch(&in[(i + 1)*n + k]);                       what the next part of a host loop reads
 
 Nothing is read there: behind the end of an array it does no harm.
 """
@@ -43,6 +44,25 @@ def write_pages(nest: NestText, inner: tuple[Loop, ...], vectors: Vectors) -> No
             place = nest.context.subscript(found.buffer, found.index)
             nest.out.add(f"MDH_PAGE(&{place}, {step}, {nest.nest.ahead});")
     nest.context.at = here
+
+
+def write_next_part(nest: NestText, inner: tuple[Loop, ...], vectors: Vectors | None) -> None:
+    """At the start of a whole tile: what the same tile of the next part reads (``Context.coming``)."""
+    if vectors is None:
+        return
+    program, here = nest.program, dict(nest.context.at)
+    for a in nest.context.coming:
+        size, v = program.buffer(a.buffer).type.size, vectors.dim
+        if not a.index or a.index[-1].coefficient(v) != 1 or any(v in x.names for x in a.index[:-1]):
+            continue
+        rows = {d.name: loop_range(inner, d.name) or 1 for d in program.hom.dims}
+        steps = [range(0, n, max(1, LINE // size)) if d == v else range(n) for d, n in rows.items()]
+        for offsets in itertools.product(*steps):
+            nest.context.at = here | {
+                d: f"{here[d]} + {n}" for d, n in zip(rows, offsets, strict=True) if n
+            }
+            nest.out.add(f"__builtin_prefetch(&{nest.context.subscript(a.buffer, a.index)});")
+        nest.context.at = here
 
 
 def write_ahead(

@@ -18,6 +18,7 @@ A part may go through its iterations in strips, each of which is further back th
           for (long t = t_1; t < t_end; t++) {
             const long i_from = i_2 - t > ... ? i_2 - t : ..., i_to = ...;
 
+Where a program reads what no other one of the part reads later, it may fetch that for the next part.
 Where nothing travels between positions, there are neither blocks of iterations nor borders.  With a team, the
 blocks are inside of a region, and its threads share the parts (``omp for``).
 """
@@ -30,10 +31,11 @@ from dataclasses import dataclass, replace
 
 from emit.kernel_text import Lines, Names
 from emit.nest_text import PARALLEL_WORK
+from lowering.ahead import read_again
 from lowering.host_tiles import HostTiles, is_shaped
 from lowering.loops import size_name
 from mdh_core.expr import INT64, Affine, Binary, Expr, Var, map_stmts, rewrite
-from mdh_core.ir import Dim, HostLoop, MdhProgram, Param, Size
+from mdh_core.ir import Access, Dim, HostLoop, MdhProgram, Param, Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,12 @@ class Part:
     program: MdhProgram
     first: str
     end: str
+    there: dict[str, Affine]  # where positions of the whole are in the part
+
+    def after(self, accesses: Sequence[Access], width: int) -> tuple[Access, ...]:
+        """Accesses of the whole program, so many positions behind those of the part."""
+        there = {d: a + width for d, a in self.there.items()}
+        return tuple(replace(a, index=tuple(x.substitute(there) for x in a.index)) for a in accesses)
 
 
 def part_of(program: MdhProgram, d: str, names: Names) -> Part:
@@ -86,7 +94,7 @@ def part_of(program: MdhProgram, d: str, names: Names) -> Part:
             ),
         ),
     )
-    return Part(part, first, end)
+    return Part(part, first, end, there)
 
 
 def by_one_thread(rows: Sequence[str]) -> list[str]:
@@ -94,7 +102,8 @@ def by_one_thread(rows: Sequence[str]) -> list[str]:
     return [row for row in rows if not row.lstrip().startswith("#pragma omp parallel")]
 
 
-Write = Callable[[MdhProgram, int], None]  # a program and its number in the loop
+Coming = tuple[Access, ...]  # what the next part reads
+Write = Callable[[MdhProgram, int, Coming], None]  # a program and its number in the loop
 
 
 class HostTilesText:
@@ -109,6 +118,7 @@ class HostTilesText:
             None if k is None else p.hom.dims[k].name
             for p, k in zip(self.programs, tiles.skew.dims, strict=True)
         ]
+        self.again = read_again(self.programs, self.dims) if tiles.ahead else [()]*len(self.programs)
         dims = dict.fromkeys(d for d in self.dims if d is not None)
         self.position = names.new(f"{next(iter(dims))}_1")
         self.strip = ""
@@ -201,7 +211,7 @@ class HostTilesText:
                 mine = right or "0"
                 here += f" && {self.strip} <= {mine} && {mine} < {self.strip} + {self.tiles.strip}"
             with self.out.block(f"if ({here})"):
-                write(program, k)
+                write(program, k, ())
             return
         part, n = part_of(program, d, self.names), size_name(d)
         size = size_name(next(x.name for x in part.program.hom.dims if part.end in x.size.span.names))
@@ -212,7 +222,7 @@ class HostTilesText:
                 f"const long {part.end} = {inside} ? {end} : {n};",
                 f"const long {size} = {part.end} - {part.first};",
             )
-            write(part.program, k)
+            write(part.program, k, part.after(self.again[k], width))
             return
         begin, stop = self.names.new(f"{d}_begin"), self.names.new(f"{d}_stop")
         mine = f"{self.strip}{_minus(right)}"
@@ -224,7 +234,7 @@ class HostTilesText:
         )
         with self.out.block(f"if ({part.first} < {part.end})"):
             self.out.add(f"const long {size} = {part.end} - {part.first};")
-            write(part.program, k)
+            write(part.program, k, ())
 
     def _offset(self, start: int, slope: int, zero: str) -> str:
         """``start + slope*(t - zero)``; empty where it is 0."""

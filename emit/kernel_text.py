@@ -29,7 +29,7 @@ from mdh_core.expr import (
     as_affine,
     walk,
 )
-from mdh_core.ir import MdhProgram
+from mdh_core.ir import Access, MdhProgram
 from mdh_core.rounding import rounds_products
 
 _WRAPPED = re.compile(r"([^=]* [-+*/&|^]?= )\((.*)\);")
@@ -187,6 +187,7 @@ class Context:
     cache: int | None = None  # bytes from which on arrays do not stay in the caches
     team: bool = False  # whether all threads of a region around the host loops run what is written
     repeated: bool = False  # whether it runs in each iteration of a host loop
+    coming: tuple[Access, ...] = ()  # what the next part of a host loop reads, see lowering.ahead.read_again
     enough: list[str] = field(default_factory=list)  # when there is something to share, for each loop that is
     # dimension -> of the tile that is being written: which strip is its own, and the strip's first index
     tiles: dict[str, tuple[str, str]] = field(default_factory=dict)

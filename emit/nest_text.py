@@ -26,7 +26,7 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from emit.ahead_text import write_ahead
+from emit.ahead_text import write_ahead, write_next_part
 from emit.c_text import c_type
 from emit.cells_text import for_head
 from emit.divided_text import Divided
@@ -268,6 +268,8 @@ class NestText(PacksText):
         with out.block(f"for (; {variable} + {size} <= {end}; {again})"):
             if follow and vectors is not None and self._follows_rows(vectors, loop):
                 write_ahead(self, inner, vectors)
+            if self.function is None:
+                write_next_part(self, inner, vectors)
             self._version(inner, full=True, vectors=vectors)
         if remains:
             with out.block(f"if ({variable} < {end})"):
@@ -299,6 +301,8 @@ class NestText(PacksText):
                 at = self.context.names.new(f"{loop.dim}_start")
                 out.add(f"const long {at} = {variable} + {size} <= {end} ? {variable} : {end} - {size};")
                 self.context.at[loop.dim] = at
+                if self.function is None:
+                    write_next_part(self, inner, vectors)
                 self._version(inner, full=True, vectors=vectors)
             single = tuple(x for x in inner if x.dim != loop.dim)
             rows = inner[max(self.nest.tile - self.scope, 0) : -1]  # of the register tile

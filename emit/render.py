@@ -59,7 +59,7 @@ from lowering.lower import HistogramNest, Lowered, Nest, Stage, is_linear_recurr
 from lowering.parameters import Configuration
 from lowering.programs import fresh, of_known_sizes, with_known_extents
 from mdh_core.expr import INT64, RecordType
-from mdh_core.ir import Buffer, HostLoop, MdhProgram, Param, Sequential, Step, programs_of
+from mdh_core.ir import Access, Buffer, HostLoop, MdhProgram, Param, Sequential, Step, programs_of
 from mdh_core.lanes import LANES
 
 
@@ -257,6 +257,7 @@ class _Body:
         self.maxima: dict[str, str] = {}  # value -> variable: sizes that hold in all iterations
         self.lowered: list[Lowered] = []
         self.tiled: list[tuple[HostLoop, HostTiles]] = []
+        self.coming: tuple[Access, ...] = ()  # what the next part of a host loop reads
         self.enough: list[str] = []  # when there is work for a team in some iteration: any of these
 
     def write(self) -> None:
@@ -344,8 +345,10 @@ class _Body:
         before = len(self.lowered), len(self.allocations)
         scoped = (*loops, loop)
 
-        def write(program: MdhProgram, k: int) -> None:
+        def write(program: MdhProgram, k: int, coming: tuple[Access, ...]) -> None:
+            self.coming = coming
             self._write_program(program, own[k], scoped, team=False)
+            self.coming = ()
 
         text = HostTilesText(loop, tiles, self.names, self.body, team)
         text.write(end, write, begins)
@@ -409,7 +412,10 @@ class _Body:
         return allocations, enough
 
     def _stage(self, stage: Stage, team: bool, repeated: bool) -> Context:
-        context = Context(stage.program, self.names, cache=self.machine.last, team=team, repeated=repeated)
+        cache = self.machine.last
+        context = Context(
+            stage.program, self.names, cache=cache, team=team, repeated=repeated, coming=self.coming
+        )
         if isinstance(stage, Nest) and stage.keyed is not None:
             KeyedText(stage, context, self.body, self.machine.cores).write()
         elif isinstance(stage, Nest):

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from emit.ahead_text import write_pages
+from emit.ahead_text import write_next_part, write_pages
 from emit.between_text import find_ends
 from emit.c_text import c_type
 from emit.cells_text import for_head, step_of
@@ -177,8 +177,10 @@ class Tile(Results):
 
     def _fetch_pages(self, k: int) -> None:
         """Before a step, loops ``inner[k:]``, along rows that are reduced in vectors."""
-        if self.n.nest.ahead and self.vectors and self.reduces_lanes and self.full:
-            write_pages(self.n, self.inner[k:], self.vectors)
+        if self.vectors and self.reduces_lanes and self.full:
+            write_next_part(self.n, self.inner[k:], self.vectors)
+            if self.n.nest.ahead:
+                write_pages(self.n, self.inner[k:], self.vectors)
 
     def _steps_between_rows(self, loop: Loop, k: int, bounds: tuple[str, str]) -> None:
         """The same steps in as many parts as the tile has rows, with one row fetched before each.

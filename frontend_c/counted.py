@@ -284,11 +284,9 @@ def strided(reader: NestReader, h: Head, node: Node) -> list[Out]:
 
 
 def stride(reader: NestReader, h: Head, r: Range, by: Expr, node: Node) -> Stride | None:
-    """What a loop counts by other steps than 1, where other loops begin at it: those may be over tiles."""
-    if h.step < 0 or not any(
-        isinstance(n, c_ast.For) and n.init is not None and mentions(n.init, h.iterator)
-        for n in walk_nodes(node.stmt)
-    ):
+    """What a loop counts by other steps than 1, where other loops use it: those may be over its tiles."""
+    inner = any(isinstance(n, c_ast.For) for n in walk_nodes(node.stmt))
+    if h.step < 0 or not inner or not mentions(node.stmt, h.iterator):
         return None
     end: Expr | None = None
     if reader.invariant(r.lower) and reader.invariant(r.span):

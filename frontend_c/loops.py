@@ -15,15 +15,16 @@ iterators).  For unsigned iterators, where overflow is defined, the reader asks 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 
+from frontend_c.c_types import Value
 from frontend_c.expressions import Expressions
 from frontend_c.parsing import Node, c_ast, walk_nodes
 from frontend_c.statements import assigned_names
 from mdh_core.diagnostics import Refusal, refuse
-from mdh_core.expr import Const, ScalarType
+from mdh_core.expr import Const, Expr, ScalarType
 
 _SLACK = {"<": 1, "<=": 0, ">": 1, ">=": 0}
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "!=": "!="}
@@ -87,6 +88,7 @@ class _Test:
     offset: int = 0
     move: int = 0
     late: bool = False
+    signed: bool = False  # holds for variables of signed types alone
 
 
 def head(reader: Expressions, node: Node) -> Head:
@@ -124,6 +126,8 @@ def _head(
             step += _moves(reader, node, test.name)
     lower, declared, before, begun = _initial(reader, node, test.name)
     _check(reader, node, test, step)
+    if test.signed and not _has_signed_type(reader, test.name, declared):
+        raise _refusal(reader, "condition does not compare the iterator with a bound", node.cond)
     after = _rest(reader, steps, moving, stride)
     once = isinstance(node, c_ast.DoWhile)
     return Head(
@@ -183,10 +187,55 @@ def _tests(reader: Expressions, cond: Node) -> list[_Test]:
         sides = ((cond.left, cond.op, cond.right), (cond.right, _MIRRORED[cond.op], cond.left))
         return [t for left, op, right in sides if (t := _side(reader, left, op, right)) is not None]
     if isinstance(cond, c_ast.BinaryOp) and cond.op == "&&":
-        pairs = product(_tests(reader, cond.left), _tests(reader, cond.right))
+        left, right = ([*_tests(reader, c), *_shifted_tests(reader, c)] for c in (cond.left, cond.right))
+        pairs = product(left, right)
         return [t for a, b in pairs if (t := _nearer(reader, a, b, cond)) is not None]
     test = _side(reader, cond, "!=", None)
     return [test] if test is not None and not test.offset else []
+
+
+def _shifted_tests(reader: Expressions, cond: Node) -> Iterator[_Test]:
+    """``ii + i < n``, as ``i < n - ii`` and as ``ii < n - i``, of signed numbers."""
+    if not isinstance(cond, c_ast.BinaryOp) or cond.op not in _SLACK:
+        return
+    for left, op, right in ((cond.left, cond.op, cond.right), (cond.right, _MIRRORED[cond.op], cond.left)):
+        side = uncast(left)
+        if not isinstance(side, c_ast.BinaryOp) or side.op != "+" or not _reads_nothing(cond):
+            continue
+        try:
+            limit = reader.convert(right)
+        except Refusal:
+            continue
+        for own, other in ((side.left, side.right), (side.right, side.left)):
+            if isinstance(own, c_ast.ID) and _is_signed(limit) and _is_known(reader, other):
+                rest = c_ast.BinaryOp("-", _as_long(right), other, cond.coord)
+                yield _Test(own.name, op, rest, signed=True)
+
+
+def _has_signed_type(reader: Expressions, name: str, declared: Node | None) -> bool:
+    if declared is None:
+        return _is_known(reader, c_ast.ID(name))
+    t = reader.types.resolve(declared.type)
+    return isinstance(t, Value) and isinstance(t.type, ScalarType) and t.type.is_signed
+
+
+def _is_known(reader: Expressions, node: Node) -> bool:
+    """Is it a signed value from outside of the loop's head?"""
+    try:
+        return _is_signed(reader.convert(node))
+    except Refusal:
+        return False
+
+
+def _is_signed(e: Expr) -> bool:
+    return isinstance(e.type, ScalarType) and e.type.is_integer and e.type.is_signed
+
+
+def _as_long(node: Node) -> Node:
+    """The value in 64 bits: a difference of two ``int`` may be more than they hold."""
+    name = c_ast.IdentifierType(["long", "long"])
+    declared = c_ast.TypeDecl(None, [], None, name)
+    return c_ast.Cast(c_ast.Typename(None, [], None, declared, node.coord), node, node.coord)
 
 
 def _nearer(reader: Expressions, a: _Test, b: _Test, cond: Node) -> _Test | None:
@@ -205,13 +254,17 @@ def _nearer(reader: Expressions, a: _Test, b: _Test, cond: Node) -> _Test | None
     if types[0] != types[1] and not all(isinstance(t, ScalarType) and t.is_signed for t in types):
         return None
     nearer = c_ast.BinaryOp(a.op[0], a.bound, b.bound, cond.coord)
-    return replace(a, bound=c_ast.TernaryOp(nearer, a.bound, b.bound, cond.coord))
+    bound = c_ast.TernaryOp(nearer, a.bound, b.bound, cond.coord)
+    return replace(a, bound=bound, signed=a.signed or b.signed)
+
+
+_CASTS = c_ast.Cast | c_ast.Typename | c_ast.TypeDecl | c_ast.IdentifierType
 
 
 def _reads_nothing(node: Node) -> bool:
     """Is a value computed from variables alone, without an effect?"""
     return all(
-        isinstance(n, c_ast.ID | c_ast.Constant | c_ast.BinaryOp | c_ast.TernaryOp)
+        isinstance(n, c_ast.ID | c_ast.Constant | c_ast.BinaryOp | c_ast.TernaryOp | _CASTS)
         or (isinstance(n, c_ast.UnaryOp) and n.op in ("+", "-"))
         for n in walk_nodes(node)
     )

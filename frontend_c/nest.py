@@ -674,7 +674,7 @@ class NestReader(Statements):
             raise refuse("MDH210", "bound is no integer", self.span(node))
         written = {b.name for b in self._written_names()}
         for n in walk(e):
-            if isinstance(n, Var) and n.name in written:
+            if isinstance(n, Var) and n.name in written and not self.loops:
                 raise refuse(
                     "MDH202", f"bound depends on `{n.name}`, which the nest changes", self.span(node)
                 )

@@ -415,11 +415,11 @@ class Tracker:
         before = self._amount(h.before, name, b, loop)
         if before is None:
             return None
-        if h.meeting is not None or h.stride is not None:
-            raise self.lost(b, node, "moves as often as a loop runs, which cannot be told")
         inner = self._amount([node.stmt, *(n for n, _ in h.after)], name, b, loop)
         if inner is None:
             return None
+        if h.meeting is not None or h.stride is not None:
+            raise self.lost(b, node, "moves as often as a loop runs, which cannot be told")
         nodes = [n for n in (h.lower, h.bound) if n is not None]
         for n in nodes:
             self._same_names(n, b, loop)

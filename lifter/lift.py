@@ -30,7 +30,7 @@ from lifter.steps import Stepped, check_overlap, every_step, stepped
 from lifter.tiles import untiled
 from lifter.trees import Body, Inwards, ends, loops_in, mentioned
 from mdh_core.diagnostics import Diagnostic, Refusal, Related, refuse
-from mdh_core.expr import Affine, Call, Expr, Function, If, ScalarType, Stmt, rewrite
+from mdh_core.expr import Affine, Assign, Call, Declare, Expr, Function, If, ScalarType, Stmt, rewrite
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Size, Step, programs_of
 
 LIFTED, PARTIAL, REFUSED = "lifted", "partial", "refused"
@@ -123,7 +123,10 @@ def _lifted_over_cells(nest: LoopNest) -> LiftedNest:
 
 
 def _with_plain_bounds(body: Body, functions: Mapping[str, Function]) -> Body:
-    """The statements with what functions of the source give in bounds of loops: ``i < min(ii + b, n)``."""
+    """The statements with what functions of the source give in bounds of loops: ``i < min(ii + b, n)``.
+
+    And in integers that are set beside loops: ``end = min(ii + b, n);``.
+    """
 
     def value(e: Expr) -> Expr | None:
         if not isinstance(e, Call) or e.function not in functions:
@@ -131,12 +134,19 @@ def _with_plain_bounds(body: Body, functions: Mapping[str, Function]) -> Body:
         return choice(e, functions[e.function])
 
     out: list[NestStmt] = []
+    beside = any(isinstance(s, Loop) for s in body)
     for s in body:
         if isinstance(s, Loop):
             inner = _with_plain_bounds(s.body, functions)
             s = replace(s, lower=rewrite(s.lower, value), upper=rewrite(s.upper, value), body=inner)
+        elif isinstance(s, Declare | Assign) and s.value is not None and beside and _is_integer(s.value):
+            s = replace(s, value=rewrite(s.value, value))
         out.append(s)
     return tuple(out)
+
+
+def _is_integer(e: Expr) -> bool:
+    return isinstance(e.type, ScalarType) and e.type.is_integer
 
 
 def _lifted(source: LoopNest, body: Body) -> LiftedNest:

@@ -691,8 +691,13 @@ def choices(e: Expr, name: str, counters: Collection[str] = ()) -> list[Expr]:
     stand for where nothing is taken from them.
     """
     e = without_casts(e)
-    if isinstance(e, Binary) and e.op in ("+", "-") and isinstance(e.b, Const):
-        return [replace(e, a=x) for x in choices(e.a, name, counters)]
+    if isinstance(e, Binary) and e.op in ("+", "-"):
+        parts = choices(e.a, name, counters)
+        if isinstance(e.b, Const) or (len(parts) > 1 and _is_sum(e, counters)):
+            return [replace(e, a=x) for x in parts]
+        parts = choices(e.b, name, counters) if e.op == "+" else []
+        if len(parts) > 1 and _is_sum(e, counters):
+            return [replace(e, b=x) for x in parts]
     if isinstance(e, Select) and isinstance(e.cond, Binary) and e.cond.op in ("<", "<=", ">", ">="):
         x, y = without_casts(e.cond.a), without_casts(e.cond.b)
         then, other = without_casts(e.then), without_casts(e.other)
@@ -705,6 +710,11 @@ def choices(e: Expr, name: str, counters: Collection[str] = ()) -> list[Expr]:
         if smaller == (name == "min") and (signed or (_only_grows(x, counters) and _only_grows(y, counters))):
             return choices(then, name, counters) + choices(other, name, counters)
     return [e]
+
+
+def _is_sum(e: Binary, counters: Collection[str]) -> bool:
+    """Is a sum or a difference what it stands for?"""
+    return (isinstance(e.type, ScalarType) and e.type.is_signed) or _only_grows(e, counters)
 
 
 def _only_grows(e: Expr, counters: Collection[str]) -> bool:

@@ -8,7 +8,8 @@
 
 A loop over *points* begins where its tile does and ends where the next one begins, or earlier, at bounds that
 all tiles have.  So the tiles cut what the points range over into intervals that follow one another, for any
-block size, also one that is a variable: then neither loop has affine bounds, and their union has.
+block size, also one that is a variable: then neither loop has affine bounds, and their union has.  A loop
+that counts from where its tile begins is one over points once that is added to its iterator.
 
 Why the order may change: let ``x`` come before ``y`` in the new nest, and both touch one cell. If ``x``
 is at a higher point than ``y`` in none of the dimensions whose tiles are counted by a loop around both
@@ -16,8 +17,9 @@ is at a higher point than ``y`` in none of the dimensions whose tiles are counte
 first in the old nest, too: the first loop that tells them apart counts tiles, or is still there. That is
 the condition under which a band of loops may be tiled (it is fully permutable), asked for in the other
 direction; it does not depend on the size of the tiles. Every dependence is kept, so that cells are added
-to in the old order, too. Only where each tile has a sum of its own, which is added to a cell, is that
-another order of additions, and left alone under ``fp(exact)``.
+to in the old order, too.  Values that are set between the loops stand in their places first.  Only where
+each tile has a sum of its own, which is added to a cell, is that another order of additions, and left
+alone under ``fp(exact)``.
 
 Shown right by tests/test_tiles.py.
 """
@@ -25,7 +27,8 @@ Shown right by tests/test_tiles.py.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -34,6 +37,7 @@ from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.normalise import (
     Axis,
     NormalNest,
+    assigned_buffers,
     assigned_scalars,
     assumed,
     choices,
@@ -55,6 +59,7 @@ from lifter.trees import (
     mentioned,
     replaced,
     tree_exprs,
+    widened,
 )
 from mdh_core.diagnostics import Refusal
 from mdh_core.expr import (
@@ -63,6 +68,8 @@ from mdh_core.expr import (
     Affine,
     Assign,
     Binary,
+    Call,
+    Cast,
     Const,
     Declare,
     Expr,
@@ -74,6 +81,7 @@ from mdh_core.expr import (
     Var,
     While,
     affine_expr,
+    map_children,
     rewrite,
     substitute,
     variables,
@@ -109,6 +117,7 @@ class _Tiles:
     """
 
     iterator: str
+    type: ScalarType
     value: Poly
     first: Poly
     by: Poly
@@ -135,19 +144,7 @@ def _tiles(t: Loop, counters: Collection[str]) -> _Tiles | None:
     if first is None or None in limits:
         return None
     known = tuple(p for p in limits if p is not None)
-    if end is None and len(known) == 1:
-        end = _end(first, by, known[0])
-    return _Tiles(t.iterator, value, first, by, known, end)
-
-
-def _end(first: Poly, by: Poly, limit: Poly) -> Poly | None:
-    """The first of the values from ``first`` on that is not below the limit, if there are any."""
-    if by == Poly.number(1):
-        return limit
-    step, span = _constant(by), _constant(limit - first)
-    if not step or span is None:
-        return None
-    return first + Poly.number(-(-span // step) * step)
+    return _Tiles(t.iterator, t.type, value, first, by, known, end)
 
 
 def _constant(p: Poly) -> int | None:
@@ -168,9 +165,9 @@ class _Untiling:
     nest: LoopNest
     tiled: list[_Tiled] = field(default_factory=list)
     types: dict[str, ScalarType] = field(default_factory=dict)
-    context: tuple[Constraint, ...] = ()
+    context: tuple[Constraint, ...] = ()  # what is known, of the loops around what is looked at, too
     counters: frozenset[str] = frozenset()  # iterators that are not negative
-    around: list[str] = field(default_factory=list)  # iterators of the loops around what is looked at
+    around: tuple[Loop, ...] = ()  # the loops around what is looked at
 
     def __post_init__(self) -> None:
         nest = self.nest
@@ -180,51 +177,122 @@ class _Untiling:
         self.counters = frozenset(x.iterator for x in loops if x.step > 0 and _is_zero(x.lower))
         self.types = {p.name: p.type for p in nest.params if isinstance(p.type, ScalarType)}
 
+    @contextmanager
+    def inside(self, s: Loop) -> Iterator[None]:
+        """What is looked at is in the body of this loop."""
+        before = (self.context, self.around)
+        it, facts = Affine.of(s.iterator), []
+        if s.step > 0:
+            lowers = map(as_polynomial, choices(s.lower, "max", self.counters))
+            uppers = map(as_polynomial, choices(s.upper, "min", self.counters))
+            facts += [at_least(it - p.affine) for p in lowers if p is not None and p.affine is not None]
+            facts += [at_least(p.affine - it, 1) for p in uppers if p is not None and p.affine is not None]
+        self.types[s.iterator] = s.type
+        self.context, self.around = (*self.context, *facts), (*self.around, s)
+        yield
+        self.context, self.around = before
+
     def body(self, body: Sequence[NestStmt]) -> Body:
         return tuple(inner for s in body for inner in self.statement(s))
 
     def statement(self, s: NestStmt) -> Body:
         if not isinstance(s, Loop):
             return (s,)
-        self.types[s.iterator] = s.type
-        self.around.append(s.iterator)
-        loop = replace(s, body=self.body(s.body))
-        self.around.pop()
+        with self.inside(s):
+            loop = replace(s, body=self.body(s.body))
         tiles = _tiles(loop, self.counters)
         if tiles is None:
             return (loop,)
-        for candidate in (loop.body, _accumulated(loop.body, self.nest)):
+        for candidate in self.candidates(loop):
             points: list[str] = []
-            without = self.without(tiles, _settled(candidate, loop.iterator, self.nest), points)
+            without = self.without(tiles, candidate, points)
             if without is not None and points:
-                self.tiled.append(_Tiled(tuple(self.around), tuple(points)))
+                self.tiled.append(_Tiled(tuple(x.iterator for x in self.around), tuple(points)))
                 return without
         return (loop,)
+
+    def candidates(self, loop: Loop) -> Iterator[Body]:
+        """The body of a loop over tiles, and what computes the same with fewer statements between loops."""
+        for body in (loop.body, _accumulated(loop.body, self.nest)):
+            yield _settled(body, self.nest, loop.iterator)
+            yield _settled(body, self.nest)
 
     def without(self, tiles: _Tiles, body: Sequence[NestStmt], points: list[str]) -> Body | None:
         """The body for all tiles at once; None where something in it is done once per tile."""
         out: list[NestStmt] = []
         for s in body:
-            if not isinstance(s, Loop):
+            found = self.over_all(tiles, s, points) if isinstance(s, Loop) else None
+            if found is None:
                 return None
-            if tiles.iterator not in variables(s.lower) | variables(s.upper):
-                inner = self.without(tiles, s.body, points)
-                if inner is None:
-                    return None
-                out.append(replace(s, body=inner))
-                continue
-            whole = self.whole(tiles, s)
-            if whole is None or tiles.iterator in mentioned(s.body):
-                return None
-            points.append(s.iterator)
-            out.append(whole)
+            out.append(found)
         return tuple(out)
+
+    def over_all(self, tiles: _Tiles, s: Loop, points: list[str]) -> Loop | None:
+        """A loop that is the same in every tile, or is over a tile's points."""
+        if tiles.iterator not in variables(s.lower):
+            if tiles.iterator not in variables(s.upper):
+                before = len(points)
+                with self.inside(s):
+                    inner = self.without(tiles, s.body, points)
+                if inner is not None:
+                    return replace(s, body=inner)
+                del points[before:]
+            start = self.place(tiles, s)
+            if s.observed or start is None:
+                return None
+            s = self.from_its_tile(tiles, s, start)
+        whole = self.whole(tiles, s)
+        if whole is None or tiles.iterator in mentioned(s.body):
+            return None
+        points.append(s.iterator)
+        return whole
+
+    def place(self, tiles: _Tiles, s: Loop) -> Poly | None:
+        """Where the tile begins of which a loop counts the points from its beginning."""
+        for e in choices(s.upper, "min", self.counters):
+            p = as_polynomial(e)
+            if p is not None and tiles.iterator in p.names:  # n - ii
+                return -Poly.of({names: c for names, c in p.terms if tiles.iterator in names})
+        return None if tiles.by == Poly.number(1) else tiles.value
+
+    def from_its_tile(self, tiles: _Tiles, s: Loop, first: Poly) -> Loop:
+        """A loop that counts from where its tile begins, as one over points.
+
+        before   for i in [0, b): S(ii + i)           after    for i in [ii, ii + b): S(i)
+        """
+        it = Poly.of({(s.iterator,): 1})
+        kind = s.type if s.type == tiles.type else INT64
+        self.types[s.iterator] = kind
+
+        def moved(e: Expr) -> Expr:
+            if s.iterator not in variables(e):
+                return e
+            p = as_polynomial(e)
+            if p is None:
+                return map_children(e, moved)
+            new = self.expression(_put(p, s.iterator, it - first))
+            return new if new.type == e.type or not isinstance(e.type, ScalarType) else Cast(new, e.type)
+
+        start = self.expression(first)
+        lower, upper = (Binary("+", widened(e), start, INT64) for e in (s.lower, s.upper))
+        return replace(s, type=kind, lower=lower, upper=upper, body=map_tree(s.body, moved), stride=None)
 
     def whole(self, tiles: _Tiles, s: Loop) -> Loop | None:
         """The loop over the points of one tile, over those of all."""
-        lower = as_polynomial(s.lower)
-        split = None if lower is None or s.step <= 0 else _linear(lower, tiles)
-        if lower is None or split is None:
+        lowers: dict[Poly, Expr] = {}
+        start: Poly | None = None
+        for e in choices(s.lower, "max", self.counters):
+            p = as_polynomial(e)
+            if p is None:
+                return None
+            if tiles.iterator not in p.names:
+                lowers[p] = self.plain(p, e, tiles)
+            elif start is None:
+                start = p
+            else:
+                return None
+        split = None if start is None or s.step <= 0 else _linear(start, tiles)
+        if start is None or split is None or (lowers and s.step > 1):
             return None
         scale, offset = split
         width = scale * tiles.by
@@ -234,27 +302,62 @@ class _Untiling:
         cut = False
         for e in choices(s.upper, "min", self.counters):
             p = as_polynomial(e)
-            if p is not None and p == lower + width:
+            if p is not None and p == start + width:
                 cut = True
-            elif p is None or tiles.iterator in variables(e):
+            elif p is None or tiles.iterator in p.names:
                 return None
             else:
-                parts[p] = e
+                parts[p] = self.plain(p, e, tiles)
         if not cut:
             return None
-        if not all(scale * limit + offset in parts for limit in tiles.limits):
-            # how far the last tile goes matters
-            if tiles.end is None:
-                return None
-            end = scale * tiles.end + offset
-            parts.setdefault(end, self.expression(end))
-        uppers = [e for p, e in parts.items() if not any(self.less(q, p) for q in parts if q != p)]
-        if not uppers:
+        for limit in tiles.limits:  # how far the last tile goes matters, if the points go beyond
+            if scale * limit + offset not in parts:
+                rest = self.remainder(limit - tiles.first, tiles.by)
+                behind = tiles.end if rest is None else limit + Poly.number(rest)
+                if behind is None:
+                    return None
+                end = scale * behind + offset
+                parts.setdefault(end, self.expression(end))
+        first = scale * tiles.first + offset
+        lowers.setdefault(first, self.expression(first))
+        lower, upper = self.extremum(lowers, ">"), self.extremum(parts, "<")
+        return replace(s, lower=lower, upper=upper, stride=None)
+
+    def plain(self, p: Poly, e: Expr, tiles: _Tiles) -> Expr:
+        """A value in which the tile is not named any more: of ``ii + (n - ii)``, ``n``."""
+        return self.expression(p) if tiles.iterator in variables(e) else e
+
+    def extremum(self, values: Mapping[Poly, Expr], sign: str) -> Expr:
+        """The least (``<``) or greatest of the values, without those that are never it."""
+        kept: list[Poly] = []
+        for p in values:
+            if not any(self.less(*(q, p) if sign == "<" else (p, q)) for q in kept):
+                kept = [q for q in kept if not self.less(*(p, q) if sign == "<" else (q, p))]
+                kept.append(p)
+        first, *others = (values[p] for p in kept)
+        for e in others:
+            first = Select(Binary(sign, first, e, INT32), first, e, INT64)
+        return first
+
+    def remainder(self, p: Poly, by: Poly) -> int | None:
+        """What is missing to the next multiple of ``by``, where that is the same for all ``p``."""
+        step, total = _constant(by), 0
+        if not step:
             return None
-        upper = uppers[0]
-        for e in uppers[1:]:
-            upper = Select(Binary("<", upper, e, INT32), upper, e, INT64)
-        return replace(s, lower=self.expression(scale * tiles.first + offset), upper=upper, stride=None)
+        strides = {x.iterator: x for x in self.around if x.step > 0}
+        for names, c in p.terms:
+            if not names:
+                total += c
+            elif c % step:
+                x = strides.get(names[0]) if len(names) == 1 else None
+                first = as_polynomial(x.lower) if x is not None else None
+                if x is None or first is None or c * x.step % step:
+                    return None
+                rest = self.remainder(Poly.number(c) * first, by)
+                if rest is None:
+                    return None
+                total -= rest
+        return -total % step
 
     def never_negative(self, p: Poly) -> bool:
         a = p.affine
@@ -270,12 +373,26 @@ class _Untiling:
             return affine_expr(a, self.types)
         total: Expr | None = None
         for names, c in p.terms:
-            term: Expr = Const(c, INT64)
-            for name in names:
-                term = Binary("*", term, affine_expr(Affine.of(name), self.types), INT64)
+            factors: list[Expr] = [affine_expr(Affine.of(name), self.types) for name in names]
+            if c != 1 or not factors:
+                factors.insert(0, Const(c, INT64))
+            term = factors[0]
+            for factor in factors[1:]:
+                term = Binary("*", term, factor, INT64)
             total = term if total is None else Binary("+", total, term, INT64)
         assert total is not None
         return total
+
+
+def _put(p: Poly, name: str, value: Poly) -> Poly:
+    """The polynomial with a value in the place of a variable."""
+    total = Poly()
+    for names, c in p.terms:
+        term = Poly.of({tuple(n for n in names if n != name): c})
+        for _ in range(names.count(name)):
+            term = term * value
+        total = total + term
+    return total
 
 
 def _linear(lower: Poly, tiles: _Tiles) -> tuple[Poly, Poly] | None:
@@ -298,8 +415,8 @@ def _linear(lower: Poly, tiles: _Tiles) -> tuple[Poly, Poly] | None:
 # --------------------------------------------------------------------------- statements between the loops
 
 
-def _settled(body: Sequence[NestStmt], iterator: str, nest: LoopNest) -> Body:
-    """The body with the integers that are computed from the tile in their places.
+def _settled(body: Sequence[NestStmt], nest: LoopNest, iterator: str = "") -> Body:
+    """The body with what is computed between its loops in its places; only from the iterator if one is given.
 
     before   int end = ii + b;  if (end > n) end = n;  for i in [ii, end): S
     after    for i in [ii, ii + b > n ? n : ii + b): S
@@ -307,17 +424,21 @@ def _settled(body: Sequence[NestStmt], iterator: str, nest: LoopNest) -> Body:
     out: list[NestStmt] = []
     rest = list(body)
     while rest:
-        found = _setting(rest, iterator, nest)
+        found = _setting(rest, nest, iterator) if any(isinstance(s, Loop) for s in rest) else None
         if found is not None:
             name, value, count = found
             rest = list(replaced(rest[count:], {name: value}))
             continue
         s = rest.pop(0)
-        out.append(replace(s, body=_settled(s.body, iterator, nest)) if isinstance(s, Loop) else s)
-    return tuple(out)
+        out.append(replace(s, body=_settled(s.body, nest, iterator)) if isinstance(s, Loop) else s)
+    return tuple(s for s in out if not _is_unused(s, out))
 
 
-def _setting(body: Sequence[NestStmt], iterator: str, nest: LoopNest) -> tuple[str, Expr, int] | None:
+def _is_unused(s: NestStmt, body: Sequence[NestStmt]) -> bool:
+    return isinstance(s, Declare) and s.value is None and s.name not in mentioned(body)
+
+
+def _setting(body: Sequence[NestStmt], nest: LoopNest, iterator: str) -> tuple[str, Expr, int] | None:
     """The variable that the first statements set once and for all, its value, how many they are."""
     found = _set_by(body[0])
     if found is None:
@@ -332,22 +453,42 @@ def _setting(body: Sequence[NestStmt], iterator: str, nest: LoopNest) -> tuple[s
         first = {name: value}
         value = Select(substitute(s.cond, first), substitute(again[1], first), value, value.type)
         count += 1
-    if iterator not in variables(value) or variables(value) & assigned_scalars(nest.body) or _reads(value):
+    rest = body[count:]
+    if iterator and iterator not in variables(value):
         return None
-    return None if any(x.name == name and x.live_after for x in nest.scalars) else (name, value, count)
+    if (variables(value) | {name}) & (assigned_scalars(rest) | {x.iterator for x in loops_in(rest)}):
+        return None
+    if any(x.name == name and x.live_after for x in nest.scalars) or name in variables(value):
+        return None
+    if {n.buffer for n in walk(value) if isinstance(n, Load)} & assigned_buffers(rest):
+        return None
+    return (name, value, count)
 
 
 def _set_by(s: NestStmt | Stmt) -> tuple[str, Expr] | None:
-    """The integer variable that a statement sets, and its value."""
+    """The variable that a statement sets, and its value, if it keeps that."""
     match s:
         case Declare(name=name, type=t, value=value) if value is not None:
             pass
         case Assign(target=Var(name=name, type=t), value=value):
             pass
+        case If(cond=cond, then=(then,), other=(other,)):
+            one, two = _set_by(then), _set_by(other)
+            if one is None or two is None or one[0] != two[0] or one[1].type != two[1].type:
+                return None
+            return one[0], Select(cond, one[1], two[1], one[1].type)
         case _:
             return None
-    kept = isinstance(t, ScalarType) and t.kind in ("int", "uint") and t.bits >= 32 and value.type == t
-    return (name, value) if kept else None
+    if value.type != t or not isinstance(t, ScalarType) or (t.is_integer and t.bits < 32):
+        return None
+    return None if any(map(_is_dear, walk(value))) else (name, value)
+
+
+def _is_dear(e: Expr) -> bool:
+    """Would it matter that a value is computed for every point?"""
+    if isinstance(e, Binary):
+        return e.op in ("/", "%") and not isinstance(e.b, Const)
+    return isinstance(e, Call)
 
 
 def _settings(body: Sequence[NestStmt]) -> Iterator[str]:
@@ -393,7 +534,7 @@ def _accumulation(first: NestStmt, loop: NestStmt, last: NestStmt, nest: LoopNes
     match first, last:
         case (
             Declare(name=name, type=t, value=start) | Assign(target=Var(name=name, type=t), value=start),
-            Assign(target=Load() as cell, value=end),
+            Assign(target=(Load() | Var()) as cell, value=end),
         ) if isinstance(loop, Loop) and start is not None and cell.type == t and isinstance(t, ScalarType):
             pass
         case _:
@@ -402,7 +543,10 @@ def _accumulation(first: NestStmt, loop: NestStmt, last: NestStmt, nest: LoopNes
     if any(x.name == name and x.live_after for x in nest.scalars):
         return None
     changed = assigned_scalars(loop.body) | {x.iterator for x in loops_in((loop,))}
-    if cell.buffer in buffers_in((loop,)) or any(_reads(i) or variables(i) & changed for i in cell.index):
+    if isinstance(cell, Var):
+        if cell == own or cell.name in mentioned((loop,)):
+            return None
+    elif cell.buffer in buffers_in((loop,)) or any(_reads(i) or variables(i) & changed for i in cell.index):
         return None
     kept = start == cell and end == own
     sums = _is_zero(start) and end in (Binary("+", cell, own, t), Binary("+", own, cell, t))

@@ -12,6 +12,10 @@ stops where a page ends, and where the next one is has to be looked up: a core w
 about 0.1 us on the machine where this was measured.  So the first lines of a page are fetched as many bytes
 ahead (``PAGE``, or several of it), once for each page.
 
+Where a part of neighbouring programs (``lowering.outer_loop``) is computed from what is near, memory waits:
+the program that reads an array of memory for the last time fetches what the next part of that will be
+(``read_again``), element for element of its own.
+
 A row is one of the places that differ in other dimensions than the vector's: the tile's own rows, moved by
 what the accesses add to the indices.
 """
@@ -75,6 +79,27 @@ def read_once(program: MdhProgram, vector: str, rows: Mapping[str, int]) -> list
     every = {d.name for d in program.hom.dims if d.size.constant != 1}
     found = first_rows(program, vector, (), rows)
     return [r for r in found if every <= {n for x in r.index for n in x.names}]
+
+
+def read_again(programs: Sequence[MdhProgram], dims: Sequence[str | None]) -> list[tuple[Access, ...]]:
+    """Of each program of a part, accesses to arrays that one before it reads, and none writes or reads later.
+
+    ``dims``: of each program, the dimension that is cut.  An access tells elements of different parts apart,
+    and reads each once, in any order.
+    """
+    written = {s.buffer for p in programs for s in p.out.stores}
+    readers: dict[str, list[int]] = {}
+    for k, p in enumerate(programs):
+        for buffer in dict.fromkeys(a.buffer for a in p.inp.accesses):
+            readers.setdefault(buffer, []).append(k)
+    found: list[list[Access]] = [[] for _ in programs]
+    for buffer, numbers in readers.items():
+        k, accesses = numbers[-1], [a for a in programs[numbers[-1]].inp.accesses if a.buffer == buffer]
+        names = {n for a in accesses for x in a.index for n in x.names}
+        every = {d.name for d in programs[k].hom.dims if d.size.constant != 1}
+        if buffer not in written and len(numbers) > 1 and len(accesses) == 1 and {*every, dims[k]} <= names:
+            found[k].append(accesses[0])
+    return [tuple(x) for x in found]
 
 
 def _added(a: Access, dims: Sequence[str]) -> dict[str, int] | None:

@@ -83,12 +83,14 @@ class HostTiles:
     """``steps``: iterations of a block of the loop; None: all.
 
     strip: positions of a strip; None: each part goes through its iterations as a whole
+    ahead: whether what the next part reads is fetched while one is computed (``lowering.ahead.read_again``)
     """
 
     skew: Skew
     width: int
     steps: int | None
     strip: int | None = None
+    ahead: bool = False
 
 
 Cell = tuple[str, tuple[Affine, ...]]

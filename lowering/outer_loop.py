@@ -16,6 +16,7 @@ Shown right by tests/test_outer_loop.py; by the certificate, of each kernel.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -103,14 +104,18 @@ def _run(steps: tuple[Step, ...], first: int, end: int, iterator: str) -> Run | 
 
 
 def in_one_loop(
-    steps: Sequence[Step], widths: Sequence[int]
+    steps: Sequence[Step], widths: Sequence[int], ahead: Sequence[bool] = ()
 ) -> tuple[tuple[Step, ...], dict[HostLoop, HostTiles]]:
-    """``widths``: of the parts of each run; 0 leaves its programs as they are."""
+    """``widths``: of the parts of each run; 0 leaves its programs as they are.
+
+    ``ahead``: whether what the next part reads is fetched; missing ones are not.
+    """
     new, tiles = list(steps), {}
-    for run, width in reversed([*zip(runs_of(steps), widths, strict=False)]):
+    fetched = itertools.chain(ahead, itertools.repeat(False))
+    for run, width, fetch in reversed([*zip(runs_of(steps), widths, fetched, strict=False)]):
         if width:
             new[run.first : run.first + len(run.loop.body)] = [run.loop]
-            tiles[run.loop] = HostTiles(run.skew, width, None)
+            tiles[run.loop] = HostTiles(run.skew, width, None, ahead=fetch)
     return tuple(new), tiles
 
 

@@ -17,6 +17,7 @@ from emit.request import Kernel, KernelRequest
 from lifter.fusion import Fusion, fused, neighbours
 from lifter.lift import FinalIterator, LiftedNest
 from lowering.affinity import crossing, nearest, shared_otherwise
+from lowering.ahead import read_again
 from lowering.choice import default_point
 from lowering.cost import estimate, gains_by_constants
 from lowering.facts import facts
@@ -47,7 +48,8 @@ _FUSE = "fuse_"  # whether neighbours are one program
 _REGION = "region_"  # whether one parallel region is around a host loop
 KNOWN = "known"  # whether the sizes that are tuned for have a function, with constants in their places
 _OUTER = "outer_"  # positions of the parts that run through neighbouring programs; 0: one after the other
-_OF_NEST = (*_TILES, _FUSE, _REGION, _OUTER, KNOWN)
+_NEXT = "next_"  # whether what the next of those parts reads is fetched
+_OF_NEST = (*_TILES, _FUSE, _REGION, _OUTER, _NEXT, KNOWN)
 _FINER = 12  # times as many blocks of sizes that change
 _THREADS_PAY = 8192  # points from which on a program that runs often should begin a parallel region
 _SOME = 8  # positions of a part to try where the model sees no gain
@@ -186,6 +188,7 @@ class Plan:
             pays = not copies and saved > _OUTER_PAYS * sum(costs[n] for n in mine)
             width = usual_width(run, own, self.machine) if pays else 0
             found[f"{_OUTER}{k}"] = width
+            found[f"{_NEXT}{k}"] = int(width > 0 and any(read_again(run.programs, run.dims)))
             again = Counter(b for f in own for b in bytes_of(f))
             near = {f"past_{b}": 0 for b, times in again.items() if times > 1}
             for n, d in zip(mine, run.dims, strict=True) if width else ():
@@ -386,6 +389,8 @@ class Plan:
         fuse = tuple((f"{_FUSE}{k}", (0, 1)) for k in range(len(self.fusions)))
         known = ((KNOWN, (0, 1)),) if self.stated and self.known else ()
         regions = tuple((name, (0, 1)) for name in default if name.startswith(_REGION))
+        runs = enumerate(runs_of(self.lifted.program))
+        parts = tuple((f"{_NEXT}{k}", (0, 1)[: 1 + any(read_again(r.programs, r.dims))]) for k, r in runs)
         unused = [
             (name, f"{_FUSE}{k} == {has} or {name} == {default[name]!r}")
             for k in range(len(self.fusions))
@@ -394,7 +399,7 @@ class Plan:
         ]  # fmt: skip
         own = tuple((name, values_of(name, values)) for name, values in whole.parameters)
         return Space(
-            (*fuse, *own, *tiles, *regions, *known),  # what a point does not have is settled at once
+            (*fuse, *own, *tiles, *regions, *parts, *known),  # what a point does not have is settled at once
             tuple(r for r in whole.rules if not fixed & set(_IDENTIFIER.findall(r))),
             (*(x for x in whole.idle if not fixed & set(_IDENTIFIER.findall(x[1]))), *unused),
         )
@@ -493,7 +498,8 @@ class Plan:
         )
         chosen = {id(loop): (tiles, region) for loop, tiles, region in own}
         widths = [int(point.get(f"{_OUTER}{k}", 0)) for k, _ in enumerate(runs_of(self.lifted.program))]
-        steps, outer = in_one_loop(self.lifted.program, widths)
+        ahead = [bool(point.get(f"{_NEXT}{k}", 0)) for k, _ in enumerate(widths)]
+        steps, outer = in_one_loop(self.lifted.program, widths, ahead)
         loops = [loop for loop, _ in iterations.host_loops(steps, self.params)]
         found = [chosen.get(id(loop)) or (outer[loop], False) for loop in loops]
         return steps, tuple(t for t, _ in found), tuple(r for _, r in found)

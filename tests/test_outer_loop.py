@@ -14,6 +14,7 @@ from certify.obligations import PROVED, REFUTED
 from frontend_c.preprocess import CompileCommand
 from frontend_c.read import read
 from lifter.lift import lift
+from lowering.ahead import read_again
 from lowering.choice import default_point
 from lowering.facts import facts
 from lowering.host_tiles import HostTiles, Skew
@@ -109,7 +110,7 @@ def test_the_same_is_computed(name: str) -> None:
     for n, width in ((1, 1), (2, 3), (13, 1), (24, 5), (9, 64)):
         c = case(name, n)
         widths = [width if k == 0 or rng.random() < 0.7 else 0 for k, _ in enumerate(runs_of(c.steps))]
-        steps, tiles = in_one_loop(c.steps, widths)
+        steps, tiles = in_one_loop(c.steps, widths, [rng.random() < 0.5 for _ in widths])
         assert len(tiles) == sum(w > 0 for w in widths)
         joined = Case(steps, c.params, c.data, c.temporaries)
         chosen, machine = configurations(joined, rng.choice(("default", "space")), rng)
@@ -150,16 +151,59 @@ def test_when_it_is_taken() -> None:
     assert dict(large.space.parameters)["outer_0"][0] == 0
     together, apart = (large.kernel({**point, "outer_0": w}).text for w in (8, 0))
     assert (together.count("#pragma omp parallel"), apart.count("#pragma omp parallel")) == (1, 5)
+    assert point["next_0"] == 1 and dict(large.space.parameters)["next_0"] == (0, 1)
+    assert small.default["next_0"] == 0
     assert large.estimate(point) < large.estimate({**point, "outer_0": 0})
     assert small.default["outer_0"] == 0
     assert dict(small.space.parameters)["outer_0"] == (0, 8)  # a search may find what the model does not see
+
+
+def _fetched(plan: kernels.Plan, point: dict[str, int | str]) -> list[str]:
+    rows = map(str.strip, plan.kernel(point).text.splitlines())
+    return [row for row in rows if row.startswith("__builtin_prefetch")]
+
+
+def test_the_next_part_is_fetched_by_what_reads_an_array_last() -> None:
+    """``x`` by the program of exponentials, so many rows on; not ``y``, which is written."""
+    plan = replace(_softmax("sizes(rows=4096, cols=4096)")[0], machine=GENERIC)
+    point = {**plan.default, "lanes_at1": 32}  # two lines
+    assert _fetched(plan, {**point, "next_0": 0}) == []
+    for width in (1, 3):
+        rows = _fetched(plan, {**point, "outer_0": width, "next_0": 1})
+        there = f"(i_from_2 + i_in_4_2 + {width})*cols + j_2"
+        assert rows == [f"__builtin_prefetch(&x[{there}{more}]);" for more in ("", " + 16")]
+    text = plan.kernel({**point, "next_0": 1}).text
+    assert text.index("__builtin_prefetch") > text.index("top_x[i_from + i_in_3] = ")  # behind the maxima
+
+
+def test_what_is_read_once_or_in_all_parts_is_not_fetched() -> None:
+    """By a sum, where that is last; of ``w`` every part reads all, ``b`` is read by one program."""
+    text = """void f(long n, long k, const float (*restrict a)[k], const float (*restrict b)[k],
+       const float *restrict w, float *restrict s, float *restrict r)
+{
+#pragma mdh sizes(n=16384, k=4096)
+    {
+        for (long i = 0; i < n; i++) { s[i] = 0; for (long j = 0; j < k; j++) s[i] += a[i][j] * w[j]; }
+        for (long i = 0; i < n; i++) {
+            r[i] = 0;
+            for (long j = 0; j < k; j++) r[i] += (a[i][j] - s[i]) * b[i][j] * w[j];
+        }
+    }
+}
+"""
+    found = lifted(text)
+    (run,) = runs_of(found.program)
+    assert [[a.buffer for a in more] for more in read_again(run.programs, run.dims)] == [[], ["a"]]
+    plan = replace(kernels.plan(found), machine=GENERIC)
+    rows = _fetched(plan, {**plan.default, "next_0": 1, "ahead": 0, "ahead_at1": 0})
+    assert rows and all(row.startswith("__builtin_prefetch(&a[(i_from_2 + ") for row in rows)
 
 
 def test_softmax_in_one_loop_is_verified() -> None:
     plan, text = _softmax()
     bench = Workbench(Toolchain(("gcc",), ("-O1",)), threads=2, jobs=1)
     subject = subjects.subject_of(plan.lifted, text.data, text.path)
-    built = bench.build(subject, plan.candidate({**plan.default, "outer_0": 3}))
+    built = bench.build(subject, plan.candidate({**plan.default, "outer_0": 3, "next_0": 1}))
     assert built.ok, built.reason
     sizes = [{"rows": r, "cols": c} for r, c in ((0, 3), (1, 1), (3, 0), (7, 33), (40, 129), (300, 150))]
     summary = verify(bench, subject, built.data["program"], cases_for(subject, sizes, style="sum"))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+import re
 
 import pytest
 
 from certify.certificate import certificate
 from lifter.lift import lift
 from lifter.tiles import untiled
+from lifter.trees import loops_in
 from mdh_lift.c_value import value as c_value
 from tests.lifting import check_meaning, check_refused_loop, lifted, nests, operators, step_lines
 
-MIN = "#define MIN(a, b) ((a) < (b) ? (a) : (b))\n"
+MIN = "#define MIN(a, b) ((a) < (b) ? (a) : (b))\n#define MAX(a, b) ((a) > (b) ? (a) : (b))\n"
 MATRICES = "const double *restrict A, const double *restrict B, double *restrict C"
 ADDED = "C[i*n + j] += A[i*n + k] * B[k*n + j];"
 
@@ -74,6 +76,46 @@ PRODUCTS = {
         for (int i = 0; i < n; i++)
           for (int j = 4 * t; j < MIN(4 * t + 4, n); j++)
             for (int k = 0; k < n; k++) """ + ADDED,
+    "a factor between the loops": """for (int jj = 0; jj < n; jj += b)
+        for (int kk = 0; kk < n; kk += b)
+          for (int i = 0; i < n; i++)
+            for (int k = kk; k < MIN(kk + b, n); k++) {
+              const double r = A[i*n + k];
+              for (int j = jj; j < MIN(jj + b, n); j++) C[i*n + j] += r * B[k*n + j];
+            }""",
+    "all ends in the innermost loop over tiles": """for (int bi = 0; bi < (n + 3) / 4; bi++)
+        for (int bj = 0; bj < (n + 3) / 4; bj++)
+          for (int bk = 0; bk < (n + 3) / 4; bk++) {
+            const int i0 = bi * 4, i1 = MIN(i0 + 4, n), j0 = bj * 4, j1 = MIN(j0 + 4, n);
+            int k0 = bk * 4, k1;
+            if (k0 + 4 < n) k1 = k0 + 4; else k1 = n;
+            for (int i = i0; i < i1; i++)
+              for (int j = j0; j < j1; j++)
+                for (int k = k0; k < k1; k++) """ + ADDED + "}",
+    "ends of both in the inner loop": """for (int ii = 0; ii < n; ii += b)
+        for (int jj = 0; jj < n; jj += b) {
+          const int last = MIN(ii + b, n);
+          int end = jj + b;
+          if (end > n) end = n;
+          for (int i = ii; i < last; i++)
+            for (int j = jj; j < end; j++)
+              for (int k = 0; k < n; k++) """ + ADDED + "}",
+    "lengths": """for (int ii = 0; ii < n; ii += b) {
+        const int rows = MIN(b, n - ii);
+        for (int i = ii; i < ii + rows; i++)
+          for (int j = 0; j < n; j++)
+            for (int k = 0; k < n; k++) """ + ADDED + "}",
+    "offsets": """for (int ii = 0; ii < n; ii += b)
+        for (int jj = 0; jj < n; jj += b)
+          for (int i = 0; i < MIN(b, n - ii); i++)
+            for (int j = 0; j < b && jj + j < n; j++)
+              for (int k = 0; k < n; k++)
+                C[(ii + i)*n + jj + j] += A[(ii + i)*n + k] * B[k*n + jj + j];""",
+    "inner tiles that end where the outer ones do": """for (int i3 = 0; i3 < n; i3 += 4)
+        for (int i2 = i3; i2 < MIN(i3 + 4, n); i2 += 2)
+          for (int j = 0; j < n; j++)
+            for (int i = i2; i < MIN(i2 + 2, n); i++)
+              for (int k = 0; k < n; k++) """ + ADDED,
     "points by twos": """for (int ii = 0; ii < n; ii += 4)
         for (int j = 0; j < n; j++)
           for (int i = ii; i < MIN(ii + 4, n); i += 2)
@@ -241,6 +283,17 @@ def test_tiles_by_a_variable_that_must_stay_are_refused() -> None:
         "for (int ii = 0; ii < n; ii += 3) for (int i = ii; i < MIN(ii + 2, n); i++) C[i] += A[i];",
         # two points of one tile are not those of the next
         "for (int ii = 0; ii < n; ii += 3) for (int i = ii; i < MIN(ii + 3, n); i += 2) C[i] += A[i];",
+        # the place in the tile is used
+        "for (int ii = 0; ii < n; ii += 2) for (int i = 0; i < 2; i++) C[i] += A[ii + i];",
+        "for (int ii = 0; ii < n; ii += 2) for (int i = 0; i < 2 && ii + i < n; i++) C[ii + i] = A[i];",
+        # tiles that begin elsewhere than their points
+        "for (int ii = 0; ii < n; ii += 2) for (int i = MAX(ii, 2*ii - 4); i < MIN(ii + 2, n); i++) C[i] += A[i];",
+        # what is read between the loops is written in them
+        """for (int jj = 1; jj < n; jj += 2)
+             for (int i = 0; i < n; i++) {
+               double r = C[i*n];
+               for (int j = jj; j < MIN(jj + 2, n); j++) C[i*n + j - 1] += r * A[j];
+             }""",
         # the sum of a tile is stored
         """for (int kk = 0; kk < n; kk += 2) {
              double sum = 0;
@@ -252,6 +305,30 @@ def test_tiles_by_a_variable_that_must_stay_are_refused() -> None:
 def test_what_is_done_once_per_tile_keeps_the_tiles(nest: str) -> None:
     (read,) = nests(function(nest))
     assert untiled(read) is None
+    found = lift(read)
+    if found.status != "refused":
+        assert check_meaning(found, well_formed=False) >= 0
+
+
+@pytest.mark.parametrize(
+    "nest",
+    [
+        # inner tiles that end between two of the outer ones
+        """for (int i3 = 0; i3 < n; i3 += 3)
+             for (int i2 = i3; i2 < MIN(i3 + 3, n); i2 += 2)
+               for (int i = i2; i < MIN(i2 + 2, n); i++) C[i] += A[i];""",
+        # a triangle of tiles, some of which have all their columns
+        """for (int ii = 0; ii < n; ii += 2)
+             for (int jj = 0; jj <= ii; jj += 2)
+               for (int i = ii; i < MIN(ii + 2, n); i++)
+                 for (int j = jj; j < MIN(jj + 2, n); j++) C[i*n + j] += A[j*n + i];""",
+    ],
+)
+def test_some_tiles_may_go_and_others_stay(nest: str) -> None:
+    (read,) = nests(function(nest))
+    plain = untiled(read)
+    assert plain is not None
+    assert len(list(loops_in(plain.body))) == len(list(loops_in(read.body))) - 1
     found = lift(read)
     if found.status != "refused":
         assert check_meaning(found, well_formed=False) >= 0
@@ -281,7 +358,15 @@ STATEMENTS = (
 )
 
 
-@pytest.mark.parametrize("seed", range(60))
+POINTS = (
+    *["for (int {x} = {xx}; {x} < MIN({xx} + {b}, {high}); {x}++)"] * 3,
+    "for (int {x} = MAX({xx}, 3); {x} < {xx} + {b} && {x} < {high}; {x}++)",
+    "for (int {x}0 = 0; {x}0 < {b} && {xx} + {x}0 < {high}; {x}0++)",
+    "for (int {x}0 = 0; {x}0 < MIN({b}, {high} - {xx}); {x}0++)",
+)
+
+
+@pytest.mark.parametrize("seed", range(120))
 def test_random_tiles_compute_what_the_source_computes(seed: int) -> None:
     """Two loops, each in tiles or not, in any order that has its tiles outside."""
     rng = random.Random(seed)
@@ -292,8 +377,7 @@ def test_random_tiles_compute_what_the_source_computes(seed: int) -> None:
     for x in "ij":
         if rng.random() < 0.7:
             heads.append((x + x, f"for (int {x}{x} = {low}; {x}{x} < {high}; {x}{x} += {block})"))
-            end = f"MIN({x}{x} + {block}, {high})"
-            heads.append((x, f"for (int {x} = {x}{x}; {x} < {end}; {x}++)"))
+            heads.append((x, rng.choice(POINTS).format(x=x, xx=x + x, b=block, high=high)))
         else:
             heads.append((x, f"for (int {x} = {low}; {x} < {high}; {x}++)"))
     while True:
@@ -302,6 +386,9 @@ def test_random_tiles_compute_what_the_source_computes(seed: int) -> None:
         if all(order.index(x + x) < order.index(x) for x in "ij" if x + x in order):
             break
     statement = rng.choice(STATEMENTS).format(p=p, q=q)
+    for x in "ij":
+        if any(f"int {x}0" in head for _, head in heads):
+            statement = re.sub(rf"\b{x}\b", f"({x}{x} + {x}0)", statement)
     found = lifted(function("\n".join([*(h for _, h in heads), statement])))
     if found.status == "refused":
         assert found.diagnostics[0].code in ("MDH202", "MDH208", "MDH213", "MDH206")
@@ -353,6 +440,116 @@ def test_ends_of_few_bits_are_left_alone() -> None:
         nest = f"for (int ii = 0; ii < n; ii += b) {{ {kind} end = MIN(ii + b, n); for (int i = ii; i < end; i++) C[i] = A[i]; }}"
         (read,) = nests(function(nest))
         assert untiled(read) is None
+
+
+TRIANGLES = {
+    "lower": """for (int ii = 0; ii < n; ii += 4)
+        for (int jj = 0; jj <= ii; jj += 2)
+          for (int i = ii; i < MIN(ii + 4, n); i++)
+            for (int j = jj; j < MIN(jj + 4, i + 1); j++) C[i*n + j] = A[j*n + i];""",
+    "upper": """for (int ii = 0; ii < n; ii += 4)
+        for (int jj = ii; jj < n; jj += 4)
+          for (int i = ii; i < MIN(ii + 4, n); i++)
+            for (int j = MAX(jj, i); j < MIN(jj + 4, n); j++) C[i*n + j] = A[j*n + i];""",
+    "below the diagonal": """for (int ii = 0; ii < n; ii += 4)
+        for (int jj = 0; jj < ii + 4; jj += 4)
+          for (int i = MAX(ii, 1); i < MIN(ii + 4, n); i++)
+            for (int j = jj; j < jj + 4 && j < i; j++) C[i*n + j] = A[j*n + i];""",
+    "without the border": """for (int ii = 0; ii < n; ii += b)
+        for (int jj = 0; jj < n; jj += b)
+          for (int i = MAX(ii, 1); i < MIN(ii + b, n - 1); i++)
+            for (int j = MAX(jj, 1); j < MIN(jj + b, n - 1); j++) C[i*n + j] = A[i*n + j - 1] + A[i*n + j + 1];""",
+}
+
+
+@pytest.mark.parametrize("name", TRIANGLES)
+def test_tiles_of_a_triangle(name: str) -> None:
+    found = lifted(function(TRIANGLES[name]))
+    assert sorted(operators(found).split()) == ["i:cc", "j:cc"]
+    assert check_meaning(found) > 0
+
+
+C89 = """for (ii = 0; ii < n; ii += b) {
+    ie = ii + b;
+    if (ie > n) ie = n;
+    for (jj = 0; jj < n; jj += b) {
+      je = jj + b;
+      if (je > n) je = n;
+      for (kk = 0; kk < n; kk += b) {
+        ke = kk + b;
+        if (ke > n) ke = n;
+        for (i = ii; i < ie; i++)
+          for (j = jj; j < je; j++)
+            for (k = kk; k < ke; k++) C[i*n + j] += A[i*n + k] * B[k*n + j];
+      }
+    }
+  }"""
+
+
+def test_ends_in_variables_from_outside() -> None:
+    found = lifted(function(C89, before="int i, j, k, ii, jj, kk, ie, je, ke;"))
+    assert operators(found) == "i:cc j:cc k:pw(+)"
+    assert check_meaning(found) > 0
+
+
+def test_an_end_that_is_used_behind_the_nest_is_no_end_of_tiles() -> None:
+    text = function(C89, before="int i, j, k, ii, jj, kk, ie, je, ke;").replace("\n}\n", "\nC[0] = ie;\n}\n")
+    found = lifted(text)
+    assert found.status == "refused" and found.diagnostics[0].code == "MDH202"
+
+
+def test_pointers_to_tiles() -> None:
+    found = lifted(function("""for (int ii = 0; ii < n; ii += 4)
+        for (int jj = 0; jj < n; jj += 4)
+          for (int kk = 0; kk < n; kk += 4) {
+            const double *a = A + ii*n + kk, *b2 = B + kk*n + jj;
+            double *c = C + ii*n + jj;
+            for (int i = 0; i < 4; i++)
+              for (int j = 0; j < 4; j++)
+                for (int k = 0; k < 4; k++) c[i*n + j] += a[i*n + k] * b2[k*n + j];
+          }"""))  # fmt: skip
+    assert operators(found) == "i:cc j:cc k:pw(+)"
+    assert check_meaning(found) > 0
+
+
+def test_ends_by_functions_in_variables() -> None:
+    found = lifted("static inline int least(int a, int b) { return a < b ? a : b; }\n" + function(
+        """for (int ii = 0; ii < n; ii += b)
+        for (int jj = 0; jj < n; jj += b) {
+          int ie = least(ii + b, n), je = least(jj + b, n);
+          for (int i = ii; i < ie; i++) for (int j = jj; j < je; j++) C[i*n + j] = A[j*n + i];
+        }"""))  # fmt: skip
+    assert operators(found) == "i:cc j:cc"
+    assert check_meaning(found) > 0
+
+
+@pytest.mark.parametrize("kind", ["int", "long", "unsigned"])
+def test_a_condition_on_a_sum_with_the_iterator(kind: str) -> None:
+    """Of unsigned numbers the sum may wrap, and is taken as it is."""
+    loop = f"for ({kind} i = 0; i < b && ii + i < n; i++) C[ii + i] = A[ii + i];"
+    text = function(f"for ({kind} ii = 0; ii < n; ii += b) {loop}", f"{kind} n, {kind} b, {MATRICES}")
+    if kind == "unsigned":
+        check_refused_loop(text, loop, "MDH210", "condition does not compare")
+        return
+    found = lifted(text)
+    assert operators(found) == "i:cc" and not found.programs[0].hom.domain
+    assert check_meaning(found) > 0
+
+
+def test_the_sum_of_a_tile_added_to_a_variable() -> None:
+    for fp, dims in (("", "k:pw(+)"), ("fp(exact)", None)):
+        nest = """for (int kk = 0; kk < n; kk += b) {
+            double p = 0;
+            for (int k = kk; k < MIN(kk + b, n); k++) p += A[k] * B[k];
+            s += p;
+          }"""
+        text = function(nest, before="double s = 0;").replace("\n}\n", "\nC[0] = s;\n}\n")
+        (read,) = nests(text.replace("#pragma mdh", f"#pragma mdh {fp}"))
+        assert (untiled(read) is None) == (dims is None)
+        if dims is not None:
+            found = lifted(text)
+            assert operators(found) == dims
+            assert check_meaning(found) > 0
 
 
 UNCLIPPED = [
