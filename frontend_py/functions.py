@@ -225,6 +225,8 @@ class FunctionReader(Statements):
     def for_loop(self, node: ast.For) -> list[Out]:
         """A loop of a function is a ``While``; the iterator does not outlive it."""
         name, lower, upper, step = self.head(node)
+        if isinstance(step, ast.expr):
+            raise self.no_step(step)
         low = operators.constant(0, self.span(node)) if lower is None else self.convert(lower)
         high = self.convert(upper)
         for v, at in ((low, lower or node), (high, upper)):

@@ -19,8 +19,8 @@ from frontend_py.functions import Functions, user_call
 from frontend_py.kinds import Array, Kind, Scalar
 from frontend_py.operators import Val
 from frontend_py.statements import RESERVED, Binding, Names, Out, Statements, Types, c_name, jump
-from lifter.loop_nest import Loop, NestStmt, OuterScalar, quotient_facts
-from lifter.trees import mentioned
+from lifter.loop_nest import Loop, NestStmt, OuterScalar, Stride, quotient_facts
+from lifter.trees import ends, loops_in, mentioned, replaced, widened
 from mdh_core.diagnostics import refuse
 from mdh_core.expr import (
     BOOL,
@@ -399,6 +399,7 @@ class NestReader(Statements):
         name, lower_node, upper_node, step = self.head(node)
         lower: Expr = Const(0, INT32) if lower_node is None else self._bound(lower_node)
         upper = self._bound(upper_node)
+        by = self._step(step) if isinstance(step, ast.expr) else Const(step, INT64)
         if self.find(name) is not None or (name in self.kinds and name in self.assigned):
             raise refuse(
                 "MDH210", f"`{name}` counts a loop and is used for something else", self.span(node.target)
@@ -417,7 +418,44 @@ class NestReader(Statements):
         inner = tuple(s for s in body if not isinstance(s, Return))
         start = self.file.head(node)
         head = Span(start.start, max(start.end, self.span(node.iter).end))
-        return [Loop(b.name, t, lower, upper, step, inner, name, False, head)]
+        if isinstance(step, int):
+            stride = self._stride(lower, by, upper, inner) if step > 1 else None
+            return [Loop(b.name, t, lower, upper, step, inner, name, False, head, stride=stride)]
+        trips = self._trips(lower, by, upper)
+        if not self.invariant(trips):
+            raise refuse(
+                "MDH202", "how often the loop runs is a quotient of what an outer loop changes",
+                self.span(node.iter), help="let it run to a bound that stays, under a condition",
+            )  # fmt: skip
+        value: Expr = _plus(lower, _times(by, Var(b.name, INT64)))
+        inner = replaced(inner, {b.name: value if t == INT64 else Cast(value, t)})
+        stride = self._stride(lower, by, upper, inner)
+        zero, count = Const(0, INT64), self.extents.hoist(trips)
+        return [Loop(b.name, INT64, zero, count, 1, inner, name, False, head, stride=stride)]
+
+    def _step(self, node: ast.expr) -> Expr:
+        """A step that the nest does not change; generated code tests that it is positive."""
+        by = self._bound(node)
+        step = as_affine(by) if self.invariant(by) else None
+        if step is None:
+            raise self.no_step(node)
+        self.facts.append(step - 1)
+        return by
+
+    def _trips(self, lower: Expr, by: Expr, upper: Expr) -> Expr:
+        """How often a loop by a positive step runs, or less than 1."""
+        span = _plus(upper, _times(Const(-1, INT64), lower))
+        return Binary("/", _plus(span, _plus(by, Const(-1, INT64))), widened(by), INT64)
+
+    def _stride(self, lower: Expr, by: Expr, upper: Expr, body: Sequence[NestStmt]) -> Stride | None:
+        """What a loop counts by other steps than 1, where others are in it: those may be over its tiles."""
+        if not any(isinstance(s, Loop) for s in loops_in(body)):
+            return None
+        trips = self._trips(lower, by, upper)
+        end = None
+        if self.invariant(trips):
+            end = self.extents.hoist(_plus(lower, _times(by, self.extents.hoist(trips))))
+        return Stride(lower, by, upper, end)
 
     def _bound(self, node: ast.expr) -> Expr:
         v = self.convert(node)
@@ -493,7 +531,7 @@ class NestReader(Statements):
             for b in list(self.outers.values())
             if b.array is not None
         )
-        used = _used(nest, buffers) | {n for a in self.facts for n in a.names}
+        used = _used(nest, buffers) | ends(nest) | {n for a in self.facts for n in a.names}
         params: list[Param] = []
         scalars: list[OuterScalar] = []
         after = read_in(self.whole.after)
@@ -516,6 +554,20 @@ class NestReader(Statements):
                     "MDH006", f"a record of `{buffer}`, which the nest changes, is a view", self.span(node),
                     help="append `.copy()`",
                 )  # fmt: skip
+
+
+def _plus(a: Expr, b: Expr) -> Expr:
+    """The sum of two integers, without wrapping."""
+    if isinstance(a, Const) and a.value == 0:
+        return widened(b)
+    return Binary("+", widened(a), widened(b), INT64)
+
+
+def _times(a: Expr, b: Expr) -> Expr:
+    """The product of two integers, without wrapping."""
+    if isinstance(b, Const) and b.value == 0:
+        return Const(0, INT64)
+    return Binary("*", widened(a), widened(b), INT64)
 
 
 def _declared_counters(whole: Parts, scope: Scope) -> dict[str, ScalarType]:

@@ -513,10 +513,13 @@ class Statements(Expressions):
 
     # ------------------------------------------------------------------ loop heads
 
-    def head(self, node: ast.For) -> tuple[str, ast.expr | None, ast.expr, int]:
-        """Iterator, lower bound (None: 0), upper bound and step of ``for i in range(...)``."""
+    def head(self, node: ast.For) -> tuple[str, ast.expr | None, ast.expr, int | ast.expr]:
+        """Iterator, lower bound (None: 0), upper bound and step of ``for i in range(...)``.
+
+        A step that is no constant is an integer; whether it may be one is for the caller to say.
+        """
         call = node.iter
-        advice = "write `for i in range(lo, hi, c)` with a constant `c`"
+        advice = STEP_HELP
         if not isinstance(node.target, ast.Name):
             raise refuse("MDH210", "loop counts no variable", self.span(node.target), help=advice)
         if not isinstance(call, ast.Call) or call.keywords or not 1 <= len(call.args) <= 3:
@@ -533,10 +536,18 @@ class Statements(Expressions):
         step = 1
         if len(args) == 3:
             amount = self.convert(args[2]).expr
-            if not isinstance(amount, Const) or not isinstance(amount.value, int) or not amount.value:
-                raise refuse("MDH210", "step is not constant", self.span(args[2]), help=advice)
+            if not isinstance(amount, Const):
+                return node.target.id, args[0], args[1], args[2]
+            if not isinstance(amount.value, int) or not amount.value:
+                raise self.no_step(args[2])
             step = amount.value
         return node.target.id, args[0], args[1], step
+
+    def no_step(self, node: ast.expr) -> Refusal:
+        return refuse("MDH210", "step is not constant", self.span(node), help=STEP_HELP)
+
+
+STEP_HELP = "write `for i in range(lo, hi, c)` with a constant `c`"
 
 
 def jump(word: str, span: Span) -> Refusal:

@@ -274,6 +274,42 @@ def test_subscripts_outside_mean_what_they_mean_in_python() -> None:
         guarded(x, y[:2])
 
 
+@mdh
+def tiled(n: "int32", b: "int32", A: "float64[n, n]", C: "restrict float64[n, n]"):
+    for ii in range(0, n, b):
+        for jj in range(0, n, 4):
+            for i in range(ii, min(ii + b, n)):
+                for j in range(max(jj, 1), min(jj + 4, n)):
+                    C[i, j] += A[j, i - 1 if i > 0 else 0]
+
+
+@mdh
+def every(n: "int32", first: "int32", b: "int32", x: "float64[n]", y: "restrict float64[n]"):
+    for i in range(first, n, b):
+        y[i] = 2 * x[i] + i
+
+
+def test_tiles_and_steps_by_a_variable() -> None:
+    """Bounds that are the lesser of two keep subscripts inside; a step that is not positive is Python's."""
+    for n, b in ((0, 2), (1, 3), (5, 2), (8, 4), (13, 1), (13, 30)):
+        a, c = matrix(n, n, np.float64), np.zeros((n, n))
+        expected = c.copy()
+        quiet(tiled, n, b, a, c)
+        tiled.original(n, b, a, expected)
+        assert (c == expected).all() and c.any() == (n > 1)
+        for first in (0, b // 2):
+            got, want = np.zeros(n), np.zeros(n)
+            quiet(every, n, first, b, np.ones(n), got)
+            every.original(n, first, b, np.ones(n), want)
+            assert (got == want).all()
+    y = np.zeros(5)
+    with pytest.warns(MdhWarning, match="declined"):
+        every(5, 0, -1, np.ones(5), y)
+    assert not y.any()
+    with pytest.raises(ValueError, match="must not be zero"):
+        every(5, 0, 0, np.ones(5), y)
+
+
 def test_gathers_look_at_the_indices() -> None:
     @mdh
     def gather(x, at, y):

@@ -15,7 +15,7 @@ from frontend_py.read import ReadResult, read
 from lifter.lift import LiftedNest, lift
 from lifter.loop_nest import Loop, LoopNest
 from lifter.run_nest import run_nest
-from mdh_core.expr import DOUBLE, FLOAT, INT8, INT16, INT32, INT64, UINT64, Assign, Declare, If, While
+from mdh_core.expr import DOUBLE, FLOAT, INT8, INT16, INT32, INT64, UINT64, Affine, Assign, Declare, If, While
 from mdh_core.interpreter import BufferValue
 from mdh_core.rules import verify
 from mdh_core.source import SourceFile
@@ -286,6 +286,23 @@ def test_prange_steps_and_directions() -> None:
     assert isinstance(loop, Loop) and loop.step == -2 and str(lift(n).programs[0].hom.dims[0].size.step) == "2"
 
 
+def test_tiles_by_a_variable() -> None:
+    """The step is positive (a fact that is tested at run time); what counts tiles is no parameter any more."""
+    n = nest(
+        """
+        @mdh
+        def f(n: "int32", b: "int32", x: "float64[n]", y: "restrict float64[n]"):
+            for ii in range(3, n, b):
+                for i in range(ii, min(ii + b, n)):
+                    y[i] += x[i]
+        """
+    )
+    assert Affine.of("b") - 1 in n.facts
+    found = lift(n)
+    assert [str(op) for op in found.programs[0].hom.combine] == ["cc"]
+    assert str(found.programs[0].hom.dims[0].size) == "n - 3"
+
+
 def test_uint64_and_narrow_integers() -> None:
     n = nest(
         """
@@ -352,6 +369,8 @@ REFUSED = {
     "no loop": ("pass", "MDH210", "def"),
     "not range": ("for v in x:\n        pass", "MDH210", "x"),
     "step": ("for i in range(0, n, k[0]):\n        x[i] = 0", "MDH210", "k[0]"),
+    "step that changes": ("b = 1\n    " + LOOP + "for j in range(0, n, b):\n            x[j] = 0\n        b = 2", "MDH202", "b"),
+    "step and end that change": (LOOP + "for j in range(0, i, len(k)):\n            x[j] = 0", "MDH202", "range(0, i, len(k))"),
     "float bound": ("for i in range(x[0]):\n        x[i] = 0", "MDH210", "x[0]"),
     "type not declared": (LOOP + "x[i] = z", "MDH216", "z"),
     "unknown name": (LOOP + "x[i] = undefined", "MDH006", "undefined"),

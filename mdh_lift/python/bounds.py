@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lifter.loop_nest import Loop, LoopNest, NestStmt
+from lifter.normalise import choices
 from lifter.polyhedral import satisfiable
 from mdh_core.expr import (
     Affine,
@@ -131,11 +132,13 @@ class Walker:
         self.box[s.iterator] = (low, high)
         i = Affine.of(s.iterator)
         rows = [Constraint(i - low), Constraint(-i + high)]
-        first, last = as_affine(self.known(s.lower)), as_affine(self.known(s.upper))
-        if first is not None and first.names <= set(self.box):
-            rows.append(Constraint(i - first if s.step > 0 else first - i))
-        if last is not None and last.names <= set(self.box):
-            rows.append(Constraint(last - i - 1 if s.step > 0 else i - last - 1))
+        up = s.step > 0
+        for first in map(as_affine, choices(self.known(s.lower), "max" if up else "min")):
+            if first is not None and first.names <= set(self.box):
+                rows.append(Constraint(i - first if up else first - i))
+        for last in map(as_affine, choices(self.known(s.upper), "min" if up else "max")):
+            if last is not None and last.names <= set(self.box):
+                rows.append(Constraint(last - i - 1 if up else i - last - 1))
         self.body(s.body, [*facts, *rows])
         del self.box[s.iterator]
 
@@ -239,7 +242,12 @@ class Walker:
                 return None if x is None else (0 if x[0] >= 0 else 1 - c, c - 1)
             case Select(then=then, other=other):
                 x, y = self.interval(then), self.interval(other)
-                return None if x is None or y is None else (min(x[0], y[0]), max(x[1], y[1]))
+                if x is None or y is None:
+                    return None
+                for name, least in (("min", min), ("max", max)):
+                    if len(choices(e, name)) > 1:
+                        return least(x[0], y[0]), least(x[1], y[1])
+                return min(x[0], y[0]), max(x[1], y[1])
             case Load(buffer=buffer):
                 return self.data(buffer)
         return None
