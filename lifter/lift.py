@@ -21,7 +21,7 @@ from lifter.forward import forwarded, without_unread
 from lifter.fusion import Fusion, fusions
 from lifter.index_values import with_index_values
 from lifter.loop_nest import Loop, LoopNest, NestStmt, names_in_text
-from lifter.normalise import Axis, NormalNest, normalise, touched_anyway
+from lifter.normalise import UNTILE, Axis, NormalNest, normalise, touched_anyway
 from lifter.polyhedral import Constraint, satisfiable
 from lifter.reductions import choice
 from lifter.reread import reread
@@ -32,6 +32,7 @@ from lifter.trees import Body, Inwards, ends, loops_in, mentioned
 from mdh_core.diagnostics import Diagnostic, Refusal, Related, refuse
 from mdh_core.expr import Affine, Assign, Call, Declare, Expr, Function, If, ScalarType, Stmt, rewrite
 from mdh_core.ir import Buffer, HostLoop, MdhProgram, Sequential, Size, Step, programs_of
+from mdh_core.source import Span
 
 LIFTED, PARTIAL, REFUSED = "lifted", "partial", "refused"
 
@@ -103,14 +104,19 @@ def _without_unused_ends(lifted: LiftedNest) -> LiftedNest:
 def _lifted_over_cells(nest: LoopNest) -> LiftedNest:
     """The nest as it is, or else with accumulations at computed positions as loops over the cells."""
     read = replace(nest, body=_with_plain_bounds(nest.body, {f.name: f for f in nest.functions}))
-    plain = untiled(read)
+    obstacles: list[Span] = []
+    plain = untiled(read, obstacles)
     if plain is not None:
         with contextlib.suppress(Refusal):
             return _lifted(nest, plain.body)
     try:
         return _lifted(nest, read.body)
     except Refusal as refusal:
-        if refusal.diagnostic.code not in ("MDH201", "MDH214"):
+        why = refusal.diagnostic
+        if why.code == "MDH202" and why.help.endswith(UNTILE) and obstacles and not why.related:
+            once = Related(obstacles[-1], "this is done once per tile")
+            raise Refusal(replace(why, related=(once,))) from None
+        if why.code not in ("MDH201", "MDH214"):
             raise
         spread = over_cells(nest)
         if spread is None:

@@ -661,13 +661,16 @@ class _Walker:
         return not satisfiable([*self.facts, Constraint(-a - 1)])
 
 
+UNTILE = "or write the loops without tiles"
+
+
 def _no_product(e: Expr, iterators: set[str]) -> str:
     """What to do about a bound that is not affine."""
     for n in walk(e):
         if isinstance(n, Binary) and n.op == "*" and variables(n) & iterators:
             factors = sorted((variables(n.a) | variables(n.b)) - iterators)
             if factors:
-                return f"make `{factors[0]}` a constant, or write the loops without tiles"
+                return f"make `{factors[0]}` a constant, {UNTILE}"
     return "use sums of iterators and sizes, their multiples, `min` and `max`"
 
 

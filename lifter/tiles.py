@@ -87,12 +87,15 @@ from mdh_core.expr import (
     variables,
     walk,
 )
-from mdh_core.source import NO_SPAN
+from mdh_core.source import NO_SPAN, Span
 
 
-def untiled(nest: LoopNest) -> LoopNest | None:
-    """The nest without its loops over tiles; None where it has none, or needs their order."""
-    work = _Untiling(nest)
+def untiled(nest: LoopNest, obstacles: list[Span] | None = None) -> LoopNest | None:
+    """The nest without its loops over tiles; None where it has none, or needs their order.
+
+    ``obstacles``: takes the places of statements that are done once per tile.
+    """
+    work = _Untiling(nest, obstacles=[] if obstacles is None else obstacles)
     before = Inwards().body(nest.body)
     body = work.body(before)
     first, left = (Counter(_settings(b)) for b in (before, body))
@@ -168,6 +171,7 @@ class _Untiling:
     context: tuple[Constraint, ...] = ()  # what is known, of the loops around what is looked at, too
     counters: frozenset[str] = frozenset()  # iterators that are not negative
     around: tuple[Loop, ...] = ()  # the loops around what is looked at
+    obstacles: list[Span] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         nest = self.nest
@@ -223,6 +227,8 @@ class _Untiling:
         for s in body:
             found = self.over_all(tiles, s, points) if isinstance(s, Loop) else None
             if found is None:
+                if not isinstance(s, Loop) and any(isinstance(x, Loop) for x in body):
+                    self.obstacles.append(s.span)
                 return None
             out.append(found)
         return tuple(out)

@@ -271,6 +271,15 @@ def test_tiles_by_a_variable_that_must_stay_are_refused() -> None:
     assert why.help == "make `b` a constant, or write the loops without tiles"
 
 
+def test_what_is_in_the_way_of_tiles_by_a_variable_is_named() -> None:
+    nest = "for (int ii = 0; ii < n; ii += b) { C[0] += 1; for (int i = ii; i < MIN(ii + b, n); i++) C[i + 1] = A[i]; }"
+    text = function(nest)
+    (why,) = lifted(text).diagnostics
+    (there,) = why.related
+    assert (why.code, text[there.span.start : there.span.end]) == ("MDH202", "C[0] += 1")
+    assert there.label == "this is done once per tile"
+
+
 @pytest.mark.parametrize(
     "nest",
     [
