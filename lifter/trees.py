@@ -45,8 +45,12 @@ def map_tree(body: Sequence[NestStmt], f: Callable[[Expr], Expr]) -> Body:
     out: list[NestStmt] = []
     for s in body:
         match s:
-            case Loop():
-                out.append(replace(s, lower=f(s.lower), upper=f(s.upper), body=map_tree(s.body, f)))
+            case Loop(stride=stride):
+                if stride is not None:
+                    first, by, limit = f(stride.first), f(stride.by), f(stride.limit)
+                    stride = replace(stride, first=first, by=by, limit=limit)
+                inner = map_tree(s.body, f)
+                out.append(replace(s, lower=f(s.lower), upper=f(s.upper), body=inner, stride=stride))
             case If(cond=cond, then=then, other=other):
                 out.append(replace(s, cond=f(cond), then=map_tree(then, f), other=map_tree(other, f)))  # type: ignore[arg-type] # loops in it
             case While(cond=cond, body=inner):

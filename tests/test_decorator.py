@@ -284,6 +284,14 @@ def tiled(n: "int32", b: "int32", A: "float64[n, n]", C: "restrict float64[n, n]
 
 
 @mdh
+def levels(n: "int32", b: "int32", x: "float64[n]", y: "restrict float64[n]"):
+    for i3 in range(1, n, b):
+        for i2 in range(i3, min(i3 + b, n), 2):
+            for i in range(i2, min(i2 + 2, min(i3 + b, n))):
+                y[i] += 2 * x[i]
+
+
+@mdh
 def every(n: "int32", first: "int32", b: "int32", x: "float64[n]", y: "restrict float64[n]"):
     for i in range(first, n, b):
         y[i] = 2 * x[i] + i
@@ -297,6 +305,9 @@ def test_tiles_and_steps_by_a_variable() -> None:
         quiet(tiled, n, b, a, c)
         tiled.original(n, b, a, expected)
         assert (c == expected).all() and c.any() == (n > 1)
+        x, y = np.arange(1.0, n + 1), np.zeros(n)
+        quiet(levels, n, b, x, y)
+        assert (y[1:] == 2 * x[1:]).all() and not y[:1].any()
         for first in (0, b // 2):
             got, want = np.zeros(n), np.zeros(n)
             quiet(every, n, first, b, np.ones(n), got)
