@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from lifter.loop_nest import Loop, LoopNest, NestStmt
-from lifter.normalise import affine_facts
+from lifter.normalise import affine_facts, choices
 from lifter.polyhedral import less
 from mdh_core.expr import (
     INT64,
@@ -88,14 +88,22 @@ class _Walk:
     def loop(self, s: Loop, values: dict[str, Expr], points: Points) -> Iterator[Use]:
         for bound in (s.lower, s.upper):
             yield from self.expression(bound, values, points)
-        lower, upper = self.affine(s.lower, values), self.affine(s.upper, values)
-        if lower is not None and upper is not None:
+        up = s.step > 0
+        lowers, uppers = self.ends(s.lower, up, values), self.ends(s.upper, not up, values)
+        if uppers and (len(lowers) == 1 or (lowers and abs(s.step) == 1)):
             self.counters |= {s.iterator}
             count = Affine.of(s.iterator)
-            i = lower + count * s.step
+            i = lowers[0] + count * s.step
             values = values | {s.iterator: affine_expr(i)}
-            points = (*points, Constraint(count), less(i, upper) if s.step > 0 else less(upper, i))
+            points = (*points, Constraint(count), *(Constraint(i - x if up else x - i) for x in lowers[1:]))
+            points = (*points, *(less(i, x) if up else less(x, i) for x in uppers))
         yield from self.statements(s.body, values, points)
+
+    def ends(self, e: Expr, largest: bool, values: Mapping[str, Expr]) -> list[Affine]:
+        """What a bound is the largest (smallest) of; nothing where that is not known of all of them."""
+        found = [as_affine(x) for x in choices(substitute(e, dict(values)), "max" if largest else "min")]
+        known = [a for a in found if a is not None and a.names <= self.counters]
+        return known if len(known) == len(found) else []
 
     def expression(self, e: Expr, values: dict[str, Expr], points: Points) -> Iterator[Use]:
         match e:

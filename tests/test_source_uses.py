@@ -19,6 +19,18 @@ MANY = {  # loops, then the elements of x and of y that the source reads for n =
     "flat": ("for (int i = 0; i < n; i++) { int w = x[i*s + 2]; for (int j = 0; j < m; j++) r[j] += w * y[j]; }", 33, 1),
     "down": ("for (int i = n - 1; i >= 2; i -= 4) { int w = x[i]; for (int j = 0; j < m; j++) r[j] += w; }", 11, 1),
     "steps": ("for (int i = 0; i < n; i += 4) { int w = x[i]; for (int j = 0; j < m; j++) r[j] += w; }", 9, 1),
+    "tiles": (
+        "for (int ii = 0; ii < n; ii += 4) { int end = ii + 4 < n ? ii + 4 : n;"
+        " for (int i = ii > s ? ii : s; i < end; i++) { int w = x[i]; for (int j = 0; j < m; j++) r[j] += w; } }",
+        11,
+        1,
+    ),
+    "two ends, down": (
+        "for (int k = 0; k < s; k++) for (int i = n - k; i > (k > 4 ? k : 4); i--)"
+        " { int w = x[i - 2]; int v = y[i - 5]; for (int j = 0; j < m; j++) r[j] += w * v; }",
+        10,
+        7,
+    ),
     "outer": (
         "for (int k = 0; k < s; k++) for (int i = k; i < n; i++)"
         " { int w = x[i - k]; int v = y[k]; for (int j = 0; j < m; j++) r[j] += w * v; }",
