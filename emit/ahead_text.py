@@ -51,7 +51,10 @@ def write_next_part(nest: NestText, inner: tuple[Loop, ...], vectors: Vectors | 
     if vectors is None:
         return
     program, here = nest.program, dict(nest.context.at)
+    known, read = here.keys() | {q.name for q in program.params}, {x.buffer for x in program.inp.accesses}
     for a in nest.context.coming:
+        if a.buffer not in read or any(not x.names <= known for x in a.index):
+            continue  # another stage of the program
         size, v = program.buffer(a.buffer).type.size, vectors.dim
         if not a.index or a.index[-1].coefficient(v) != 1 or any(v in x.names for x in a.index[:-1]):
             continue
