@@ -254,7 +254,29 @@ class Statements:
         return images
 
     def _through(self, x: Instance, images: Images, kept: set[int], on: frozenset[int]) -> Iterator[Image]:
-        """One image for each place where the value is used."""
+        """One image for each place where the value is used.
+
+        Statements of the same iteration that hand it on, kept nowhere themselves, are passed by: there are as
+        many ways through them as branches may take, and all end at the same statements.
+        """
+        waiting, met = [x], {x.number}
+        found: dict[Image, None] = {}
+        while waiting:
+            now = waiting.pop()
+            for y, common in self._users(now, on):
+                shared = tuple((a, a) for i in common for a in (Affine.of(i), Affine.of(turn(i))))
+                if y.number in kept:
+                    found |= dict.fromkeys(Image(x, i.stage, None, i, shared) for i in images[y.number])
+                elif common == x.iterators == y.iterators and set(y.rows) <= set(x.rows):
+                    waiting += [y] if y.number not in met else []
+                    met.add(y.number)
+                else:
+                    through = self._through(y, images, kept, on | {x.number, now.number})
+                    found |= dict.fromkeys(Image(x, i.stage, None, i, shared) for i in through)
+        yield from found
+
+    def _users(self, x: Instance, on: frozenset[int]) -> Iterator[tuple[Instance, tuple[str, ...]]]:
+        """Statements that read what one writes, and the iterators that both share."""
         assert x.write is not None
         for y in self.found:
             if y.write is None or y.number in on or y.number == x.number:
@@ -264,13 +286,7 @@ class Statements:
             common = tuple(a for a, b in zip(x.iterators, y.iterators, strict=False) if a == b)
             if x.write.index is not None and x.write.name in self.webs:
                 common = tuple(i for i in common if i in self.webs[x.write.name].loops)
-            if y.number in kept:
-                used: Sequence[Image] = images[y.number]
-            else:
-                used = list(self._through(y, images, kept, on | {x.number}))
-            for image in used:
-                both = [Affine.of(n) for i in common for n in (i, turn(i))]
-                yield Image(x, image.stage, None, image, tuple(zip(both, both, strict=True)))
+            yield y, common
 
     def _all_from_source(self, images: Images) -> None:
         """Every position of every program is some instance's."""

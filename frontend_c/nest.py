@@ -29,6 +29,7 @@ from frontend_c.c_types import (
 from frontend_c.counted import after, begun, bounds, checked_range, over_memory, stride, strided
 from frontend_c.expressions import Binding, Context, Place, times
 from frontend_c.functions import Functions, for_as_while, user_call
+from frontend_c.local_arrays import declared
 from frontend_c.loops import Head, head, leaves, leaves_after_all, uncast, without_continue
 from frontend_c.members import assigned_members, cell, member, pointer_reachable, reachable
 from frontend_c.parsing import Node, c_ast, first_token, walk_nodes
@@ -55,6 +56,8 @@ from frontend_c.trees import (
     used_names,
     walks_memory,
 )
+from lifter.local_arrays import without_arrays
+from lifter.local_tiles import Around, LocalArray
 from lifter.loop_nest import Loop, NestStmt, OuterScalar, names_in_text, quotient_facts
 from lifter.trees import declarations, ends
 from mdh_core.diagnostics import Refusal, refuse
@@ -77,6 +80,7 @@ from mdh_core.expr import (
     Type,
     Unary,
     Var,
+    affine_expr,
     as_affine,
     rewrite,
     variables,
@@ -135,6 +139,7 @@ class NestReader(Statements):
         self.types.type_of = self._type_of
         self.assigned_members = assigned_members(nest)
         self.by_memory = by_memory
+        self.local_arrays: dict[str, LocalArray] = {}
 
     # ------------------------------------------------------------------ names
 
@@ -524,6 +529,8 @@ class NestReader(Statements):
         """An iterator declared ahead of its loop leaves its plain name to the loop."""
         ctype = self.types.resolve(node.type) if node.name is not None else Void()
         plain = not {"static", "extern"} & set(node.storage or [])
+        if isinstance(ctype, Array) and (plain or _is_table(node)):
+            return self._declare_array(node, _counted_extent(ctype, node))
         if isinstance(ctype, Pointer | Value) and plain:
             binding = Binding(node.name, "local", ctype, order=first_token(node) or -1)
             if isinstance(ctype, Pointer) and node.name in self.tracker.given_up:
@@ -543,6 +550,19 @@ class NestReader(Statements):
             self.scopes[-1][node.name] = binding
             return [Declare(binding.name, t, None, self.span(node))]
         return super().declare(node)
+
+    def _declare_array(self, node: Node, ctype: CType) -> list[Out]:
+        """A refused one is remembered, as other variables."""
+        binding = Binding(node.name, "local", ctype, order=first_token(node) or -1)
+        self.scopes[-1][node.name] = binding
+        try:
+            assert isinstance(ctype, Array)
+            array, out = declared(self, binding, ctype, node)
+        except Refusal as refusal:
+            binding.kind, binding.refusal = "broken", refusal
+            raise
+        self.local_arrays[array.name] = array
+        return out
 
     def for_loop(self, node: Node) -> list[Out]:
         """A ``Loop`` if it counts; otherwise a ``While``, if it may be one."""
@@ -609,7 +629,7 @@ class NestReader(Statements):
                 help="only a loop over scalars inside a counted loop may be one",
             )  # fmt: skip
         out = super().while_loop(node, cond, body, step)
-        if any(isinstance(n, Load) for n in targets(out)):
+        if any(isinstance(n, Load) and n.buffer not in self.local_arrays for n in targets(out)):
             raise refuse("MDH210", "array is written in a loop that does not count", self.context.head(node))
         return out
 
@@ -903,9 +923,15 @@ class NestReader(Statements):
         if again:
             raise ByMemory(frozenset(again))
 
-    def result(self, body: Sequence[Out]) -> Result:
-        """Body, parameters, buffers and outer scalars, after the last name is known."""
+    def result(self, body: Sequence[Out], exact: bool) -> Result:
+        """Body, parameters, buffers and outer scalars, after the last name is known.
+
+        ``exact``: floating-point values are added up in the order of the source.
+        """
         nest = self._with_set_behind([s for s in body if not isinstance(s, Return)])
+        if self.local_arrays:
+            around = Around(self.names.unique, lambda a: self.never_negative(affine_expr(a)), exact)
+            nest = without_arrays(nest, self.local_arrays, around)
         ranks = {
             b.name for b in self.outer.values() if b.dereferenced and not b.subscripted and _scalar_pointer(b)
         }
@@ -969,6 +995,14 @@ def _addressed(body: Node) -> set[str]:
     """Variables whose address is taken."""
     taken = (n.expr for n in walk_nodes(body) if isinstance(n, c_ast.UnaryOp) and n.op == "&")
     return {e.name for e in taken if isinstance(e, c_ast.ID)}
+
+
+def _is_table(decl: Node) -> bool:
+    """``static const int w[3] = {1, 2, 1};`` holds the same in every iteration, as without ``static``."""
+    t = decl.type
+    while not isinstance(t, c_ast.TypeDecl):
+        t = t.type
+    return "static" in decl.storage and "const" in {*decl.quals, *t.quals} and decl.init is not None
 
 
 def _counted_extent(t: CType, decl: Node) -> CType:

@@ -337,7 +337,8 @@ class _One:
                 if reader.problems or self.problems:
                     self.problems += reader.problems
                     raise Refusal(self.problems.pop())
-                return reader, reader.result([*body, *reader.finish()])
+                exact = self.directive.fp == "exact"
+                return reader, reader.result([*body, *reader.finish()], exact)
             except Untracked as lost:
                 assert lost.name not in given_up, lost.name
                 given_up[lost.name] = lost.refusal

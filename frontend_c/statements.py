@@ -186,7 +186,8 @@ class Statements(Expressions):
 
     def _local_type(self, node: Node, ctype: CType) -> Type:
         if "static" in (node.storage or []) or "extern" in (node.storage or []):
-            raise self.unsupported(f"declaring a `{node.storage[0]}` variable", node)
+            what = f"declaring a `{node.storage[0]}` variable"
+            raise self.unsupported(what, node, "declare it before the nest")
         match ctype:
             case Value(type=t):
                 return t
