@@ -390,7 +390,8 @@ class Plan:
         known = ((KNOWN, (0, 1)),) if self.stated and self.known else ()
         regions = tuple((name, (0, 1)) for name in default if name.startswith(_REGION))
         runs = enumerate(runs_of(self.lifted.program))
-        parts = tuple((f"{_NEXT}{k}", (0, 1)[: 1 + any(read_again(r.programs, r.dims))]) for k, r in runs)
+        again = {f"{_NEXT}{k}": any(read_again(r.programs, r.dims)) for k, r in runs}
+        parts = tuple((name, (0, 1)[: 1 + again[name]]) for name in default if name.startswith(_NEXT))
         unused = [
             (name, f"{_FUSE}{k} == {has} or {name} == {default[name]!r}")
             for k in range(len(self.fusions))
