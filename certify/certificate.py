@@ -29,6 +29,7 @@ from certify.values import Budget, TooLong, Traced
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lowering.host_tiles import HostTiles
 from lowering.lower import Lowered
+from mdh_core.conditions import assumed
 from mdh_core.evaluate import EvaluationError, Value
 from mdh_core.expr import (
     Affine,
@@ -79,7 +80,8 @@ def certificate(
     own = (
         {b.name for b in buffers_of(steps)} - {b.name for b in nest.buffers} - {x.name for x in nest.scalars}
     )
-    programs = list(_placed(steps, ()))
+    tested = tuple(assumed(nest.directive.assume, nest.params))
+    programs = list(_placed(steps, tested))
     for k, (program, hosts) in enumerate(programs):
         subject = program.name if len(programs) == 1 else f"{program.name}, program {k + 1}"
         known = Known(hosts, touched, frozenset(own))
@@ -90,7 +92,7 @@ def certificate(
                 nest.name, STAGES, REFUTED, "", f"{len(programs)} programs, {len(lowered)} of them lowered"
             )
         )
-    for k, ((program, hosts), there) in enumerate(zip(_placed(fixed[0], ()), fixed[1], strict=True)):
+    for k, ((program, hosts), there) in enumerate(zip(_placed(fixed[0], tested), fixed[1], strict=True)):
         subject = f"{program.name}, known sizes" + ("" if len(programs) == 1 else f", program {k + 1}")
         known = Known(hosts, touched, frozenset(own))
         out += stage_obligations(program, there, known, subject)

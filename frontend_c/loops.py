@@ -15,7 +15,7 @@ iterators).  For unsigned iterators, where overflow is defined, the reader asks 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -553,13 +553,10 @@ def without_continue(body: Node) -> Node:
         then, other = _without_last(item.iftrue), _without_last(item.iffalse)
         if then is item.iftrue and other is item.iffalse:
             continue
-        rest = without_continue(c_ast.Compound(list(items[k + 1 :]), item.coord))
-        if then is not item.iftrue and other is not item.iffalse:
-            rest = None
-        elif then is not item.iftrue:
-            other = _followed(other, rest)
-        else:
-            then = _followed(then, rest)
+        if other is item.iffalse:
+            other = _followed(other, items[k + 1 :], item)
+        elif then is item.iftrue:
+            then = _followed(then, items[k + 1 :], item)
         return c_ast.Compound([*items[:k], c_ast.If(item.cond, then, other, item.coord)], body.coord)
     return body
 
@@ -575,10 +572,16 @@ def _without_last(branch: Node | None) -> Node | None:
     return branch
 
 
-def _followed(branch: Node | None, rest: Node) -> Node:
-    if branch is None:
-        return rest
-    return c_ast.Compound([branch, rest], rest.coord)
+def _followed(branch: Node | None, rest: Sequence[Node], item: Node) -> Node:
+    """A branch and what stands behind the ``if``, either of which may have others that ``continue``."""
+    first = [] if branch is None else [branch]
+    inside = (branch.block_items or []) if isinstance(branch, c_ast.Compound) else []
+    if inside and not any(isinstance(n, _DECLARE) for n in inside):
+        first = list(inside)
+    return without_continue(c_ast.Compound([*first, *rest], item.coord))
+
+
+_DECLARE = (c_ast.Decl, c_ast.DeclList, c_ast.Typedef)
 
 
 def leaves_after_all(loop: Node) -> bool:

@@ -169,6 +169,8 @@ class NestReader(Statements):
             binding = Binding(name, "constant", Value(value.type, ""), value=value)
         else:
             ctype = _counted_extent(self.types.resolve(variable.decl.type), variable.decl)
+            if isinstance(ctype, Array) and variable.storage == "param" and name in self.assigned:
+                ctype = Pointer(ctype.element, ctype.restrict)  # as C has it; it moves
             binding = Binding(name, "outer", ctype, order=variable.order, storage=variable.storage)
             binding.refusal = self.objection(binding, node)
             if isinstance(ctype, Value):
@@ -902,7 +904,7 @@ class NestReader(Statements):
         types = [b.type for b in buffers if b.name in stored and not (b.distinct or b.restrict)]
         again: set[str] = set()
         for b in self.outer.values():
-            if not (b.label or b.exposed) or b.refusal is not None or b.address:
+            if not (b.label or b.exposed) or b.refusal is not None or b.address or self._out_of_reach(b):
                 continue
             if isinstance(b.ctype, Value):
                 own = b.stale or self.tracker.follows(b)
@@ -922,6 +924,13 @@ class NestReader(Statements):
                 )  # fmt: skip
         if again:
             raise ByMemory(frozenset(again))
+
+    def _out_of_reach(self, b: Binding) -> bool:
+        """Is it a member of a variable of the function's own to which nothing points?"""
+        root, dot, _ = b.source.partition(".")
+        found = self.variable(root) if dot and "->" not in b.source else None
+        plain = found is not None and found.storage in ("param", "local")
+        return plain and root not in _addressed(self.enclosing.node.body)
 
     def result(self, body: Sequence[Out], exact: bool) -> Result:
         """Body, parameters, buffers and outer scalars, after the last name is known.
@@ -992,9 +1001,20 @@ class NestReader(Statements):
 
 
 def _addressed(body: Node) -> set[str]:
-    """Variables whose address is taken."""
-    taken = (n.expr for n in walk_nodes(body) if isinstance(n, c_ast.UnaryOp) and n.op == "&")
+    """Variables whose address is taken, or that of a member."""
+    taken = (_root(n.expr) for n in walk_nodes(body) if isinstance(n, c_ast.UnaryOp) and n.op == "&")
     return {e.name for e in taken if isinstance(e, c_ast.ID)}
+
+
+def _root(place: Node) -> Node:
+    """The variable of which a place is a part: ``s`` of ``s.a.b`` and ``s.a[i]``, not of ``s->a``."""
+    while True:
+        inner = place.name if isinstance(place, c_ast.StructRef | c_ast.ArrayRef) else None
+        if inner is None or (isinstance(place, c_ast.StructRef) and place.type != "."):
+            return place
+        if isinstance(place, c_ast.ArrayRef) and not isinstance(inner, c_ast.StructRef):
+            return place
+        place = inner
 
 
 def _is_table(decl: Node) -> bool:

@@ -10,15 +10,13 @@ over axes (``Var(name, INT64)``, counting from 0), parameters and scalars; the s
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from lifter.delinearise import FlatAccess, Poly, as_polynomial, find_shape, fit_shape, why_not_inside
 from lifter.loop_nest import Loop, LoopNest, NestStmt
 from lifter.polyhedral import Constraint, at_least, covered, satisfiable
-from mdh_core.conditions import conjuncts
+from mdh_core.conditions import assumed, relation
 from mdh_core.diagnostics import Refusal, Related, refuse
 from mdh_core.expr import (
     INT32,
@@ -516,6 +514,16 @@ class _Walker:
             a = a.substitute({axis.name: Affine.number(0)}) + at
         return a
 
+    def apart(self, read: Sequence[Load]) -> str:
+        """What helps where a bound is read from memory that the nest might write."""
+        groups = self.nest.directive.noalias
+        for name in sorted(self.written - {n.buffer for n in read}):
+            b = self.buffers[name]
+            named = any(name in g and n.buffer in g for n in read for g in groups)
+            if not (b.restrict or b.distinct or named):
+                return f"declare `{name}` as `restrict`, or name it with what is read in `noalias` clauses"
+        return _WHOLE_RANGE
+
     def bound(self, e: Expr, loop: Loop, known: dict[str, Expr], iterators: dict[str, Expr]) -> Affine:
         e = substitute(e, {**iterators, **known})
         name = loop.source_name or loop.iterator
@@ -535,7 +543,7 @@ class _Walker:
                 "MDH202",
                 f"bound of the loop over `{name}` is read from memory",
                 loop.span,
-                help="copy the bound into a variable before the nest" if stays else _WHOLE_RANGE,
+                help="copy the bound into a variable before the nest" if stays else self.apart(read),
             )
         a = as_affine(e)
         if a is None:
@@ -765,55 +773,6 @@ def unsigned_facts(params: Sequence[Param]) -> list[Constraint]:
     ]
 
 
-def assumed(conditions: Sequence[str], params: Sequence[Param]) -> list[Constraint]:
-    """The affine comparisons among the conditions of ``assume`` clauses; the others say nothing here.
-
-    The emitted code tests the conditions, so that they may be relied on.
-    """
-    names = {p.name for p in params if isinstance(p.type, ScalarType) and p.type.is_integer}
-    out: list[Constraint] = []
-    for text in conditions:
-        for part in conjuncts(text):
-            try:
-                tree = ast.parse(part, mode="eval").body
-            except SyntaxError:
-                continue
-            if isinstance(tree, ast.Compare) and len(tree.ops) == 1:  # `a < b < c` of C is another condition
-                values = [_python_affine(e, names) for e in (tree.left, *tree.comparators)]
-                for op, (a, b) in zip(tree.ops, pairwise(values), strict=True):
-                    if a is not None and b is not None and type(op) in _RELATIONS:
-                        out += _relation(_RELATIONS[type(op)], a, b)
-    return out
-
-
-_RELATIONS: dict[type[ast.cmpop], str] = {
-    ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==",
-}  # fmt: skip
-
-
-def _python_affine(e: ast.expr, names: set[str]) -> Affine | None:
-    match e:
-        case ast.Constant(value=int(value)):
-            return Affine.number(value)
-        case ast.Name(id=name):
-            return Affine.of(name) if name in names else None
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            negated = _python_affine(operand, names)
-            return None if negated is None else -negated
-        case ast.BinOp(left=left, op=op, right=right):
-            a, b = _python_affine(left, names), _python_affine(right, names)
-            if a is None or b is None:
-                return None
-            match op:
-                case ast.Add():
-                    return a + b
-                case ast.Sub():
-                    return a - b
-                case ast.Mult() if a.is_constant or b.is_constant:
-                    return b * a.const if a.is_constant else a * b.const
-    return None
-
-
 _WHOLE_RANGE = "loop over the whole range and guard the body with an `if`"
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
@@ -869,7 +828,7 @@ def _compared(op: str, a: Expr, b: Expr, known: NonNegative) -> list[Constraint]
     if op == "!=":  # it is the one or the other, where it is known which of them is not less
         larger = next((d for d in (x - y, y - x) if known(d)), None)
         return None if larger is None else [Constraint(larger - 1)]
-    return _relation(op, x, y)
+    return relation(op, x, y)
 
 
 def strictly_affine(e: Expr, known: NonNegative) -> Affine | None:
@@ -904,21 +863,6 @@ def strictly_affine(e: Expr, known: NonNegative) -> Affine | None:
             return out if t.is_signed or known(out) else None
         case _:
             return None
-
-
-def _relation(op: str, x: Affine, y: Affine) -> list[Constraint]:
-    match op:
-        case "<":
-            return [Constraint(y - x - 1)]
-        case "<=":
-            return [Constraint(y - x)]
-        case ">":
-            return [Constraint(x - y - 1)]
-        case ">=":
-            return [Constraint(x - y)]
-        case "==":
-            return [Constraint(x - y, equality=True)]
-    return []
 
 
 def is_condition(e: Expr) -> bool:

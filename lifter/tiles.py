@@ -39,7 +39,6 @@ from lifter.normalise import (
     NormalNest,
     assigned_buffers,
     assigned_scalars,
-    assumed,
     choices,
     normalise,
     unsigned_facts,
@@ -61,6 +60,7 @@ from lifter.trees import (
     tree_exprs,
     widened,
 )
+from mdh_core.conditions import assumed
 from mdh_core.diagnostics import Refusal
 from mdh_core.expr import (
     INT32,

@@ -10,7 +10,7 @@ import pytest
 
 from frontend_c.read import CompileCommand, Refused, read
 from lifter.lift import lift
-from lifter.normalise import assumed
+from mdh_core.conditions import assumed
 from mdh_core.expr import INT64
 from mdh_core.ir import Param
 from mdh_core.source import SourceFile

@@ -791,6 +791,27 @@ def test_points_of_sets() -> None:
     assert odd is not None and odd["i"] % 2 == 1
 
 
+def test_what_the_generated_code_tests_is_known() -> None:
+    """`mdh_p0` is the lesser of `n` and 4; that it is not negative is tested before the kernel runs."""
+    text = """void f(long k, long n, const double *restrict b, double *restrict o)
+{
+#pragma mdh
+  for (long j = 0; j < k; j++) {
+    long c;
+    for (c = 0; c < n && c < 4; c++) o[j*4 + c] = b[j*4 + c];
+    for (; c < 4; c++) o[j*4 + c] = 0.0;
+  }
+}
+"""
+    (nest,) = read(SourceFile("t.c", text.encode()), CompileCommand()).nests
+    assert nest.directive.assume == ("mdh_p0 >= 0",)
+    known = lift(nest)
+    assert len(known.programs) == 2
+    assert not certificate(nest, known.program).refuted
+    free = replace(nest, directive=replace(nest.directive, assume=()))
+    assert certificate(free, known.program).refuted
+
+
 SLOW = {"reduce_bits.c", "mm3.c"}
 
 

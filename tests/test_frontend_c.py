@@ -333,6 +333,8 @@ WALKS = [
         "int *y, int n, int m",
         "{ int *p = y, i, j; for (i = 0; i < m; i++) { p = y + 3; for (j = 0; j < n; j++) *p++ += i; } *p = 77; }",
     ),
+    ("int y[], int n, const int x[64]", "for (int i = 0; i < n; i++) *(y++) = *(x++) * 2;"),
+    ("int y[], int n, const int x[]", "{ const int *e = x + n; while (x < e) { y += 2; *y = *x++; } }"),
 ]
 
 
@@ -562,6 +564,29 @@ def test_members_that_a_store_may_change_are_read_from_memory():
     assert [p.name for p in one.params] == ["m_n"]
 
 
+@pytest.mark.parametrize(
+    ("signature", "before", "name", "reached"),
+    [
+        ("struct few s", "", "s", False),
+        ("struct few *q", "struct few s = *q;", "s", False),
+        ("struct few s", "int *p = &s.m; *p = 2;", "s", True),
+        ("struct few s", "g(&s);", "s", True),
+        ("struct few *s", "", "s", True),
+        ("int k", "", "shared", True),
+        ("struct few q", "static struct few s; s = q;", "s", True),
+    ],
+)
+def test_members_of_variables_of_the_function_that_nothing_points_to(signature, before, name, reached):
+    """A bound that a store of the nest cannot change: a struct that is passed by value."""
+    op = "->" if "*s" in signature else "."
+    one = nest(
+        "struct few { int n, m; };\nstruct few shared;\nvoid g(struct few *);\n"
+        f"void f(int *y, {signature})\n{{\n{before}\n#pragma mdh\n"
+        f"for (int i = 0; i < 9; i++) y[i] = {name}{op}n;\n}}\n"
+    )
+    assert ({b.name for b in one.buffers} == {"y"}) != reached
+
+
 def test_variables_that_pointers_reach():
     def scalars(before: str, signature: str, loop: str) -> set[tuple[str, int]]:
         one = nest(f"{before}\nvoid f({signature})\n{{\n#pragma mdh\n{loop}\n}}\n")
@@ -688,6 +713,9 @@ def test_a_body_without_parameters_is_no_function():
         "if (x[i] > 4) y[i] = 1; else { y[i] = 2; continue; } y[i] += 5;",
         "if (x[i] > 4) continue; else continue; y[i] = 5;",
         "y[i] = 5; continue; y[i] = 6;",
+        "int v = x[i]; if (v < 3) continue; else if (v > 6) continue; y[i] += v;",
+        "int v = x[i]; if (v < 3) continue; else { v *= 2; if (v > 9) continue; v++; } y[i] += v;",
+        "if (x[i] < 3) { y[i] = 7; if (x[i] == 2) continue; y[i]++; } else { y[i] = 1; continue; } y[i] *= 3;",
         "int v; if ((v = x[i]) > 2 && v < 9) y[i] = v; else if ((v = y[i])) y[i] = v + 1;",
     ],
 )

@@ -596,6 +596,21 @@ def test_a_loop_of_unknown_length_goes_inside() -> None:
         assert not found(body).startswith("i:cc j:cc"), body
 
 
+def test_what_helps_where_a_row_might_be_written() -> None:
+    """`restrict` on what is written lifts it; where it is, the loop itself is in the way."""
+    loop = "for (int k = p[i]; k < p[i + 1]; k++) s += v[k] * x[c[k]];"
+    nest = f"#pragma mdh\nfor (int i = 0; i < n; i++) {{ double s = 0; {loop} y[i] = s; }}"
+    head = "void f(int n, const int *p, const int *c, const double *v, const double *x, double *{}y)"
+    refused = lifted(f"{head.format('')} {{\n{nest}\n}}").diagnostics[0]
+    assert refused.code == "MDH202" and refused.help.startswith("declare `y` as `restrict`, or name it with")
+    assert operators(lifted(f"{head.format('restrict ')} {{\n{nest}\n}}")) == "i:cc"
+    every = "noalias(y, p) noalias(y, c) noalias(y, v) noalias(y, x)"
+    assert operators(lifted(f"{head.format('')} {{\n{nest.replace('mdh', 'mdh ' + every)}\n}}")) == "i:cc"
+    stored = nest.replace("s += v[k]", "y[k] = s += v[k]").replace("y[k] = s +=", "y[k] =")
+    again = lifted(f"{head.format('restrict ')} {{\n{stored}\n}}").diagnostics[0]
+    assert again.code == "MDH202" and "guard the body" in again.help
+
+
 def test_a_cell_that_a_loop_of_unknown_length_updates_is_a_variable() -> None:
     """Only the one cell of its array, at subscripts that stay; not touched where the loop does not run."""
     head = "void f(int n, const int *restrict p, const int *restrict col, const double *restrict v, double *restrict y, double z[restrict n][3])"
