@@ -21,11 +21,19 @@ from emit.request import KernelRequest
 from lowering.loops import size_name
 from mdh_core.conditions import conjuncts, names_in
 from mdh_core.expr import (
+    INT64,
     Affine,
+    Assign,
     Binary,
+    Declare,
     Expr,
+    If,
     Load,
     Select,
+    Stmt,
+    Var,
+    While,
+    as_affine,
     stmt_exprs,
     walk,
 )
@@ -273,7 +281,11 @@ def _indices(leaf: Leaf, loops: Loops, buffer: str) -> Iterator[tuple[Index, tup
     known = {p.name for p in leaf.params if is_integer(p)} | {x.iterator for x in loops}
     rows: tuple[Affine, ...] = ()
     if isinstance(leaf, Sequential):
-        loose = list(stmt_exprs(leaf.body))
+        loose = []
+        counted = dict(_counted(leaf.body))
+        for e in stmt_exprs(leaf.body):
+            for index in _loads(e, buffer, known | counted.keys()):
+                yield from ((at, rows, False) for at in _at_ends(index, counted, known))
     else:
         known |= {d.name for d in leaf.hom.dims}
         iterators, reduced = {x.iterator for x in loops}, {d.name for d in leaf.hom.dims_of("pw")}
@@ -293,6 +305,63 @@ def _indices(leaf: Leaf, loops: Loops, buffer: str) -> Iterator[tuple[Index, tup
         loose += [e for e in ends if not _is_straight(e)]
     for e in loose:
         yield from ((index, rows, False) for index in _loads(e, buffer, known))
+
+
+def _counted(body: Sequence[Stmt]) -> Iterator[tuple[str, tuple[Affine | None, Affine | None]]]:
+    """The variables that loops of statements count, outermost first, and their first and last values.
+
+    ``long i_end = n;  long i = 0;  while (i < i_end) { ...  i = i + 1; }``; in steps
+    of more than 1 it may end before the last value.
+    """
+    first: dict[str, Affine | None] = {}
+    for s in body:
+        match s:
+            case Declare(name=name, value=value) if value is not None:
+                first[name] = as_affine(value)
+            case While(cond=Binary(op="<" | ">" as op, a=Var(name=i), b=Var(name=end)), body=inner):
+                own = isinstance(inner[-1], Assign) and inner[-1].target == Var(i, INT64)
+                if own and {i, end} <= first.keys() and not _assigned({i, end}, inner[:-1]):
+                    last = first[end]
+                    yield i, (first[i], None if last is None else last + (-1 if op == "<" else 1))
+                yield from _counted(inner)
+            case While(body=inner):
+                yield from _counted(inner)
+            case If(then=then, other=other):
+                yield from _counted(then)
+                yield from _counted(other)
+
+
+def _assigned(names: set[str], body: Sequence[Stmt]) -> bool:
+    for s in body:
+        match s:
+            case Assign(target=Var(name=name)) | Declare(name=name) if name in names:
+                return True
+            case While(body=inner) if _assigned(names, inner):
+                return True
+            case If(then=then, other=other) if _assigned(names, (*then, *other)):
+                return True
+    return False
+
+
+def _at_ends(
+    index: Index, counted: dict[str, tuple[Affine | None, Affine | None]], known: set[str]
+) -> list[Index]:
+    """The index where counted variables have their first and last values: it is least and greatest there."""
+    found: list[Index] = [index]
+    for name in reversed(counted):
+        ends = counted[name]
+        there: dict[Index, None] = {}
+        for at in found:
+            for end in ends if any(a is not None and name in a.names for a in at) else ends[:1]:
+                there[tuple(_put(a, name, end) for a in at)] = None
+        found = list(there)
+    return [tuple(a if a is not None and a.names <= known else None for a in at) for at in found]
+
+
+def _put(a: Affine | None, name: str, value: Affine | None) -> Affine | None:
+    if a is None or name not in a.names:
+        return a
+    return None if value is None else a.substitute({name: value})
 
 
 def _loads(e: Expr, buffer: str, known: set[str]) -> Iterator[Index]:

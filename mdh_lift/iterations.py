@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from emit.host_text import Leaf, Loops, leaves
-from mdh_core.expr import Binary, Declare, If, Stmt, While
+from mdh_core.expr import Binary, Declare, If, Stmt, Var, While
 from mdh_core.ir import HostLoop, MdhProgram, Sequential, Size, Step
 from mdh_lift.uses import interval
 
@@ -124,12 +124,15 @@ def _repeated(body: Sequence[Stmt], ranges: dict[str, tuple[int, int]]) -> float
             case If(then=then, other=other):
                 most = max(most, _repeated(then, known), _repeated(other, known))
             case While(cond=cond, body=inner):
-                trips = 1.0
+                trips, inside = 1.0, known
                 if isinstance(cond, Binary) and cond.op in ("<", "<=", ">", ">="):
                     ends = interval(cond.a, known), interval(cond.b, known)
                     if ends[0] is not None and ends[1] is not None:
                         trips = max(1.0, abs(sum(ends[1]) - sum(ends[0])) / 2)
-                most = max(most, trips * _repeated(inner, known))
+                        if isinstance(cond.a, Var):  # loops inside may begin or end at what this one counts
+                            both = ends[0] + ends[1]
+                            inside = known | {cond.a.name: (min(both), max(both))}
+                most = max(most, trips * _repeated(inner, inside))
             case _:
                 pass
     return most
