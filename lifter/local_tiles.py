@@ -314,7 +314,7 @@ class _Tile:
                 return None
             new = map_tree(mine, lambda e: rewrite(e, moved))
             touched = cell.buffer in buffers_in((s,))
-            if touched and not adds and _is_copy_of_itself(new[0]):
+            if touched and s is doing[0] and not adds and _is_copy_of_itself(new[0]):
                 continue  # the elements begin with what the cells hold
             if touched:
                 return None

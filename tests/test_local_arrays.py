@@ -311,6 +311,12 @@ NOT_TAKEN = {
       for (int u = 0; u < 2; u++) t[u] = 0;
       for (int u = 0; u < 4; u++) c[i + u] = t[u];
     }""",
+    "begun again with what the cells hold": """for (int i = 0; i < n; i += 4) {
+      int t[4] = {3};
+      for (int u = 0; u < 4; u++) t[u] += a[u];
+      for (int u = 0; u < 4; u++) t[u] = c[i + u];
+      for (int u = 0; u < 4; u++) c[i + u] = t[u];
+    }""",
     "chosen by what it holds": """for (int i = 0; i < n; i += 4) {
       int t[4] = {0};
       for (int j = 0; j < 9; j++) for (int u = 0; u < 4; u++) if (t[u] < 100) t[u] += a[i + j + u];
