@@ -58,7 +58,7 @@ def declared(reader: NestReader, b: Binding, ctype: Array, node: Node) -> tuple[
         raise reader.unsupported("this initialiser", node)
     values = dict(_values(reader, node.init, extents, element.type))
     rest = _zero(element.type)
-    if set(values.values()) <= {rest}:
+    if all(repr(v) == repr(rest) for v in values.values()):  # -0.0 is another value
         return array, [*out, _filled(reader, array, rest)]
     if prod(extents) > MAX_VALUES:
         raise reader.unsupported("this initialiser", node)

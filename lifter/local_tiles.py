@@ -20,7 +20,7 @@ Shown right by tests/test_local_arrays.py: against the original, run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
@@ -89,7 +89,8 @@ def without_tile(body: Sequence[NestStmt], array: LocalArray, around: Around) ->
     for k, s in enumerate(body):
         if isinstance(s, Declare) and s.name == array.name:
             work = _Tile(array, tuple(body[:k]), tuple(body[k + 1 :]), around)
-            return work.copied() or work.summed()
+            copied = work.copied()
+            return work.summed() if copied is None else copied
         if isinstance(s, Loop) and array.name in buffers_in((s,)):
             inner = without_tile(s.body, array, around)
             return None if inner is None else (*out, replace(s, body=inner), *body[k + 1 :])
@@ -337,7 +338,7 @@ class _Tile:
             match s:
                 case Loop(body=inner):
                     found = self.under_condition(inner, sweep)
-                    if found is None:
+                    if found is None or self.uses(s.lower) or self.uses(s.upper):
                         return None
                     s = replace(s, body=found)
                 case Assign(target=Load() as place) if place.buffer == self.array.name:
@@ -366,7 +367,13 @@ class _Tile:
     def only_adds(self, s: NestStmt) -> bool:
         """Are elements used in sums alone that they are set to?"""
         for x in _statements(s):
-            own = [x.cond] if isinstance(x, If) else tree_exprs((x,))
+            match x:
+                case If(cond=cond):
+                    own: Iterable[Expr] = [cond]
+                case Loop(lower=lower, upper=upper):
+                    own = [lower, upper]
+                case _:
+                    own = tree_exprs((x,))
             used = [n for e in own for n in self.uses(e)]
             if not used:
                 continue
@@ -458,6 +465,7 @@ def _is_copy_of_itself(s: NestStmt | Stmt) -> bool:
 def _statements(s: NestStmt | Stmt) -> Iterator[NestStmt | Stmt]:
     match s:
         case Loop(body=inner):
+            yield s  # nor is what its bounds use
             for x in inner:
                 yield from _statements(x)
         case If(then=then, other=other):

@@ -260,6 +260,11 @@ def test_other_tiles(tmp_path, name):
     assert check_meaning(found, trials=20) > 3
 
 
+def test_negative_zeros(tmp_path):
+    loop = "for (int i = 0; i < n; i++) { double v[2] = {-0.0, -0.0}; y[i] = copysign(1.0, v[0]) * x[i]; }"
+    same(tmp_path, "double *y, int n, const double *x", f"#pragma mdh\n{loop}", n=3)
+
+
 SUMS = """for (int i = 0; i < n; i += 2)
     for (int j = 0; j < n; j += 2) {
       int acc[2][2] = {{0}};
@@ -317,6 +322,18 @@ NOT_TAKEN = {
       for (int u = 0; u < 4; u++) t[u] = c[i + u];
       for (int u = 0; u < 4; u++) c[i + u] = t[u];
     }""",
+    "a loop as long as an element": """for (int i = 0; i < n; i += 4) {
+      int t[4] = {0};
+      for (int u = 0; u < 4; u++) t[u] += a[i + u] & 3;
+      for (int k = 0; k < t[0]; k++) c[30 + k] += 1;
+      for (int u = 0; u < 4; u++) c[i + u] += t[u];
+    }""",
+    "a loop as long as an element, under a condition": """for (int i = 0; i < n; i += 4) {
+      int t[4] = {0};
+      for (int u = 0; u < 4; u++) t[u] += 2 + (a[i + u] & 3);
+      for (int k = 0; k < t[1]; k++) t[2] += 1;
+      for (int u = 0; u < 4; u++) if (u != 1) c[i + u] = t[u];
+    }""",
     "chosen by what it holds": """for (int i = 0; i < n; i += 4) {
       int t[4] = {0};
       for (int j = 0; j < 9; j++) for (int u = 0; u < 4; u++) if (t[u] < 100) t[u] += a[i + j + u];
@@ -345,7 +362,8 @@ def test_what_is_no_copy_and_no_sum_is_computed_as_written(tmp_path, name, n):
         ("int v[2] = {1, 2, 3}; y[i] = v[1];", "too many values"),
         ("int v[2] = {1, 2}; y[i] = v[2];", "`v[2]` is not in the array"),
         ("static int v[2] = {1, 2}; v[1] += 1; y[i] = v[1];", "`static` variable"),
-        ("int v[9][9]; for (int k = 0; k < 9; k++) for (int l = 0; l < 9; l++) v[k][l] = x[k + l];",
+        ("int v[9][9]; for (int k = 0; k < 9; k++) for (int l = 0; l < 9; l++) v[k][l] = x[k + l] + (k ? v[k - 1][l] : 0);"
+         "y[i] = v[8][8];",
          "has 81 elements"),
         ("int s = 0, v[8] = {x[i]}; for (int a = 0; a < 8; a++) for (int b = 0; b < 8; b++)"
          "for (int c = 0; c < 8; c++) { s += v[a] * v[b]; s ^= v[c]; } y[i] = s;", "loops over its elements are too long"),
