@@ -233,8 +233,11 @@ def same_computations(
             traces.run_steps(steps, got)
         return traces.difference(terms, source.memory, got.memory, watched)
 
+    tested = assumed(nest.directive.assume, nest.params)
+
     def usable(params: dict[str, Value]) -> bool:
-        return _assumptions(steps, {n: v for n, v in params.items() if isinstance(v, int)})
+        ints = {n: v for n, v in params.items() if isinstance(v, int)}
+        return _hold(tested, ints) and _assumptions(steps, ints)
 
     params = tuple((p.name, p.type) for p in nest.params)
     return Comparison(params, once, usable, partial(_in_strides, nest)).compared(nest.name, SAME, also)
@@ -306,11 +309,15 @@ def same_stages(program: MdhProgram, lowered: Lowered, known: Known, subject: st
 
     def usable(params: dict[str, Value]) -> bool:
         ints = {n: v for n, v in params.items() if isinstance(v, int)}
-        inside = all(c.holds(ints) for c in known.rows if c.names <= ints.keys())
-        return inside and _assumptions((program,), ints)
+        return _hold(known.rows, ints) and _assumptions((program,), ints)
 
     params = tuple((p.name, p.type) for p in program.params)
     return Comparison(params, once, usable).compared(subject, STAGES)
+
+
+def _hold(rows: Sequence[Constraint], params: Mapping[str, int]) -> bool:
+    """Does what is known of the parameters alone hold?"""
+    return all(c.holds(dict(params)) for c in rows if c.names <= params.keys())
 
 
 @contextmanager

@@ -260,20 +260,22 @@ class Statements:
         many ways through them as branches may take, and all end at the same statements.
         """
         waiting, met = [x], {x.number}
-        found: dict[Image, None] = {}
+        found: dict[tuple[int, tuple[tuple[Affine, Affine], ...]], Image] = {}  # by what reads it, and how
         while waiting:
             now = waiting.pop()
             for y, common in self._users(now, on):
                 shared = tuple((a, a) for i in common for a in (Affine.of(i), Affine.of(turn(i))))
+                used: Sequence[Image] = ()
                 if y.number in kept:
-                    found |= dict.fromkeys(Image(x, i.stage, None, i, shared) for i in images[y.number])
+                    used = images[y.number]
                 elif common == x.iterators == y.iterators and set(y.rows) <= set(x.rows):
                     waiting += [y] if y.number not in met else []
                     met.add(y.number)
                 else:
-                    through = self._through(y, images, kept, on | {x.number, now.number})
-                    found |= dict.fromkeys(Image(x, i.stage, None, i, shared) for i in through)
-        yield from found
+                    used = tuple(self._through(y, images, kept, on | {x.number, now.number}))
+                for i in used:
+                    found[id(i), shared] = Image(x, i.stage, None, i, shared)
+        yield from found.values()
 
     def _users(self, x: Instance, on: frozenset[int]) -> Iterator[tuple[Instance, tuple[str, ...]]]:
         """Statements that read what one writes, and the iterators that both share."""

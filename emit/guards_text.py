@@ -25,6 +25,7 @@ from mdh_core.expr import (
     Affine,
     Assign,
     Binary,
+    Const,
     Declare,
     Expr,
     If,
@@ -310,17 +311,17 @@ def _indices(leaf: Leaf, loops: Loops, buffer: str) -> Iterator[tuple[Index, tup
 def _counted(body: Sequence[Stmt]) -> Iterator[tuple[str, tuple[Affine | None, Affine | None]]]:
     """The variables that loops of statements count, outermost first, and their first and last values.
 
-    ``long i_end = n;  long i = 0;  while (i < i_end) { ...  i = i + 1; }``; in steps
-    of more than 1 it may end before the last value.
+    ``long i_end = n;  long i = 0;  while (i < i_end) { ...  i = i + 1; }``; in steps of more than 1 it may
+    end before the last value.  A variable that steps otherwise, or is assigned elsewhere, is none of them.
     """
-    first: dict[str, Affine | None] = {}
+    first: dict[str, Affine | None] = {}  # what variables have been declared with, and still hold
     for s in body:
         match s:
             case Declare(name=name, value=value) if value is not None:
                 first[name] = as_affine(value)
             case While(cond=Binary(op="<" | ">" as op, a=Var(name=i), b=Var(name=end)), body=inner):
-                own = isinstance(inner[-1], Assign) and inner[-1].target == Var(i, INT64)
-                if own and {i, end} <= first.keys() and not _assigned({i, end}, inner[:-1]):
+                steps = bool(inner) and _steps(inner[-1], i, upwards=op == "<")
+                if steps and {i, end} <= first.keys() and not _assigned({i, end}, inner[:-1]):
                     last = first[end]
                     yield i, (first[i], None if last is None else last + (-1 if op == "<" else 1))
                 yield from _counted(inner)
@@ -329,6 +330,17 @@ def _counted(body: Sequence[Stmt]) -> Iterator[tuple[str, tuple[Affine | None, A
             case If(then=then, other=other):
                 yield from _counted(then)
                 yield from _counted(other)
+        if not isinstance(s, Declare):
+            first = {name: a for name, a in first.items() if not _assigned({name}, (s,))}
+
+
+def _steps(s: Stmt, name: str, upwards: bool) -> bool:
+    """Does a statement add a constant to a variable, in this direction?"""
+    i = Var(name, INT64)
+    match s:
+        case Assign(target=target, value=Binary(op="+", a=a, b=Const(value=int(step)))) if target == a == i:
+            return step > 0 if upwards else step < 0
+    return False
 
 
 def _assigned(names: set[str], body: Sequence[Stmt]) -> bool:

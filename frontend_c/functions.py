@@ -109,6 +109,8 @@ def replace_types(context: Context, types: Types) -> Context:
 class FunctionReader(Statements):
     """Converts one function definition."""
 
+    instead = "use variables that the function sets"
+
     def __init__(self, context: Context, names: Names, functions: Functions) -> None:
         super().__init__(context, names)
         self.functions = functions

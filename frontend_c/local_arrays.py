@@ -55,13 +55,13 @@ def declared(reader: NestReader, b: Binding, ctype: Array, node: Node) -> tuple[
     if node.init is None:
         return array, out
     if not isinstance(node.init, c_ast.InitList):
-        raise reader.unsupported("this initialiser", node)
+        raise reader.unsupported("this initialiser", node, "assign the elements")
     values = dict(_values(reader, node.init, extents, element.type))
     rest = _zero(element.type)
     if all(repr(v) == repr(rest) for v in values.values()):  # -0.0 is another value
         return array, [*out, _filled(reader, array, rest)]
     if prod(extents) > MAX_VALUES:
-        raise reader.unsupported("this initialiser", node)
+        raise reader.unsupported("this initialiser", node, "assign the elements")
     for at in array.elements:
         place = Load(b.name, tuple(Const(k, INT64) for k in at), element.type, span)
         out.append(Assign(place, values.get(at, rest), span))
@@ -84,7 +84,7 @@ def _extent(reader: NestReader, dim: Node | None, node: Node) -> int:
     if size is None or not size.is_constant:
         raise reader.unsupported("declaring an array without a constant size", node, HELP)
     if size.const < 1:
-        raise refuse("MDH006", f"`{node.name}` has no elements", reader.span(node))
+        raise refuse("MDH006", f"`{node.name}` has no elements", reader.span(node), help="leave it out")
     return size.const
 
 
@@ -101,7 +101,7 @@ def _values(
             raise reader.unsupported("an initialiser with too many values", init, "leave some out")
         if isinstance(item, c_ast.InitList) and len(extents) > 1:
             if at % inner:
-                raise reader.unsupported("this initialiser", init)
+                raise reader.unsupported("this initialiser", init, "assign the elements")
             for place, value in _values(reader, item, extents[1:], t):
                 yield (at // inner, *place), value
             at += inner

@@ -48,6 +48,7 @@ from frontend_c.tracking import (
 )
 from frontend_c.trees import (
     as_scalar,
+    changes_memory_of,
     drop_unused,
     expressions,
     map_nest,
@@ -59,6 +60,7 @@ from frontend_c.trees import (
 from lifter.local_arrays import without_arrays
 from lifter.local_tiles import Around, LocalArray
 from lifter.loop_nest import Loop, NestStmt, OuterScalar, names_in_text, quotient_facts
+from lifter.normalise import WHOLE_RANGE
 from lifter.trees import declarations, ends
 from mdh_core.diagnostics import Refusal, refuse
 from mdh_core.expr import (
@@ -768,6 +770,9 @@ class NestReader(Statements):
         del self.open[it.name]
         inner = tuple(s for s in body if not isinstance(s, Return))
         span = self._head_span(node)
+        if changes_memory_of(r.upper, inner):
+            what = f"bound of the loop over `{it.source}` is read from memory, which the loop changes"
+            raise refuse("MDH202", what, span, help=WHOLE_RANGE)
         outer = self.outer.get(it.source)
         observed = outside and (outer is None or self._live(outer))
         loop = Loop(

@@ -74,6 +74,8 @@ class Names:
 class Statements(Expressions):
     """Converts statement lists; problems are collected, so that one run finds them all."""
 
+    instead = "declare it before the nest"  # of a declaration that is not supported
+
     def __init__(self, context: Context, names: Names) -> None:
         super().__init__(context)
         self.names = names
@@ -187,14 +189,14 @@ class Statements(Expressions):
     def _local_type(self, node: Node, ctype: CType) -> Type:
         if "static" in (node.storage or []) or "extern" in (node.storage or []):
             what = f"declaring a `{node.storage[0]}` variable"
-            raise self.unsupported(what, node, "declare it before the nest")
+            raise self.unsupported(what, node, self.instead)
         match ctype:
             case Value(type=t):
                 return t
             case Other(why=why, code=code):
                 raise refuse(code, f"`{node.name}` has {why}", self.span(node))
             case Array():
-                raise self.unsupported("declaring an array", node, "declare it before the nest")
+                raise self.unsupported("declaring an array", node, self.instead)
             case Pointer():
                 raise self.unsupported("declaring a pointer", node, "take the pointer before the nest")
         raise self.unsupported("this declaration", node)

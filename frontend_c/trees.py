@@ -21,6 +21,7 @@ from mdh_core.expr import (
     Unary,
     Var,
     While,
+    as_affine,
     base_of,
     walk,
 )
@@ -65,6 +66,24 @@ def may_be_same(a: Expr, b: Expr) -> bool:
     if isinstance(a, Load) and isinstance(b, Load):
         return True
     return isinstance(a, Var) and isinstance(b, Var) and a.name == b.name
+
+
+def changes_memory_of(e: Expr, body: Sequence[Out]) -> bool:
+    """May statements store in a cell that an expression reads?  Arrays of other names: tested at run time."""
+    stored = targets(body)
+    moving = {t.name for t in stored if isinstance(t, Var)}
+
+    def apart(a: Expr, b: Expr) -> bool:
+        here, there = as_affine(a), as_affine(b)
+        if here is None or there is None or here.names & moving:
+            return False
+        return here != there and (here - there).is_constant
+
+    cells = [t for t in stored if isinstance(t, Load)]
+    return any(
+        n.buffer == t.buffer and not any(map(apart, n.index, t.index))
+        for n in walk(e) if isinstance(n, Load) for t in cells
+    )  # fmt: skip
 
 
 def as_scalar(n: Expr, ranks: set[str]) -> Expr | None:

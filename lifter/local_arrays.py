@@ -91,6 +91,8 @@ def _without_tiles(
 def _as_elements(
     body: Body, arrays: Mapping[str, LocalArray], around: Around, most: Mapping[str, int]
 ) -> Body:
+    used = buffers_in(body)
+    arrays = {name: a for name, a in arrays.items() if name in used}
     for a in arrays.values():
         if prod(a.extents) > most[a.name]:
             what = f"`{a.source}`, which is declared inside the nest, has {prod(a.extents)} elements"
@@ -149,10 +151,11 @@ class _Elements:
             why = "has no constant bounds" if not s.observed else "leaves a value behind the nest"
             what = f"`{array.source}` is declared inside the nest, and indexed by `{shown}`, which {why}"
             raise refuse("MDH006", what, array.span, help=HELP)
-        for k in range(int(first.value), int(end.value), s.step):
+        trips = range(int(first.value), int(end.value), s.step)
+        for k in trips[: MAX_STATEMENTS + 1]:
             at: dict[str, Expr] = {s.iterator: Const(k, s.type)}
             yield from self.body(self.copy(map_tree(s.body, partial(_put, values=at))))
-            if self.written > MAX_STATEMENTS:
+            if max(self.written, len(trips)) > MAX_STATEMENTS:
                 raise refuse(
                     "MDH006",
                     f"`{array.source}` is declared inside the nest, and loops over its elements are too long",

@@ -27,7 +27,16 @@ from itertools import product
 from lifter.delinearise import Poly, as_polynomial
 from lifter.loop_nest import Loop, NestStmt
 from lifter.normalise import assigned_buffers, assigned_scalars, choices
-from lifter.trees import Body, buffers_in, loops_in, map_tree, tree_exprs, widened
+from lifter.trees import (
+    Body,
+    buffers_in,
+    is_zero,
+    loops_in,
+    map_tree,
+    reads_memory,
+    tree_exprs,
+    widened,
+)
 from mdh_core.expr import (
     INT32,
     INT64,
@@ -125,10 +134,7 @@ class _Range:
 
 @dataclass(frozen=True, slots=True)
 class _Sweep:
-    """A loop nest around one assignment that uses the array once, each element once.
-
-    ``other``: the value, or the place, that the element is assigned or assigned to.
-    """
+    """A loop nest around one assignment that uses the array once (``place``), each element once."""
 
     loops: tuple[Loop, ...]
     iterators: tuple[str, ...]  # that count the subscripts
@@ -149,30 +155,28 @@ class _Sweep:
     def at(self, index: Sequence[Expr]) -> dict[str, Expr]:
         """The iterators where the subscripts are these."""
         types = {x.iterator: x.type for x in self.loops}
+        known = {n: t for i in self.place.index for n, t in _types(i).items()}
         out: dict[str, Expr] = {}
         for name, r, e in zip(self.iterators, self.ranges, index, strict=True):
-            value = _minus(e, r.offset)
+            value = _minus(e, r.offset, known | _types(e))
             out[name] = value if value.type == types[name] else Cast(value, types[name])
         return out
 
 
-def _minus(e: Expr, offset: Poly) -> Expr:
+def _minus(e: Expr, offset: Poly, types: dict[str, ScalarType]) -> Expr:
+    """``types``: of the variables; offsets are affine."""
     if not offset.terms:
         return e
     p = as_polynomial(e)
     if p is not None and (a := (p - offset).affine) is not None:
-        return affine_expr(a, _types(e))
-    return Binary("-", widened(e), _sum(offset), INT64)
+        return affine_expr(a, types)
+    moved = (-offset).affine
+    assert moved is not None
+    return Binary("+", widened(e), affine_expr(moved, types), INT64)
 
 
 def _types(e: Expr) -> dict[str, ScalarType]:
     return {n.name: n.type for n in walk(e) if isinstance(n, Var) and isinstance(n.type, ScalarType)}
-
-
-def _sum(p: Poly) -> Expr:
-    a = p.affine
-    assert a is not None
-    return affine_expr(a)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +208,7 @@ class _Tile:
             return None
         target, value = assigned
         found = [*self.uses(target), *self.uses(value)]
-        if len(found) != 1 or not loops or (cond is not None and (_reads(cond) or self.uses(cond))):
+        if len(found) != 1 or not loops or (cond is not None and (reads_memory(cond) or self.uses(cond))):
             return None
         names = {x.iterator: x for x in loops}
         iterators: list[str] = []
@@ -223,7 +227,7 @@ class _Tile:
         bounds = [e for r in ranges for e in (r.lower, r.upper)]
         if sorted(iterators) != sorted(names) or any(variables(e) & names.keys() for e in bounds):
             return None
-        if any(map(_reads, bounds)):
+        if any(map(reads_memory, bounds)):
             return None
         return _Sweep(tuple(loops), tuple(iterators), tuple(ranges), found[0], target, value, cond)
 
@@ -282,10 +286,10 @@ class _Tile:
             adds = sweep.value in sums
         if not adds and sweep.value != sweep.place:
             return None
-        if any(map(_reads, cell.index)):
+        if any(map(reads_memory, cell.index)):
             return None
         doing = self.rest[users[0] : users[-1]]
-        if sweep.fixed & _changed(doing) or not self.distinct(sweep, cell):
+        if sweep.fixed & _changed(doing):
             return None
 
         def moved(e: Expr) -> Expr | None:
@@ -297,7 +301,7 @@ class _Tile:
         for s in doing:
             start = self.filling(s)
             if adds and s is doing[0]:
-                if start is None or not _is_zero(start.value):
+                if start is None or not is_zero(start.value):
                     return None
                 swept = enumerate(zip(start.ranges, sweep.ranges, strict=True))
                 if not all(self.whole(k, r) or r.same(q) for k, (r, q) in swept):
@@ -320,7 +324,7 @@ class _Tile:
             if touched:
                 return None
             out += new
-        if adds and (self.around.exact or not doing):
+        if (adds and (self.around.exact or not doing)) or not self.distinct(sweep, cell):
             return None
         return (*self.before, *self.rest[: users[0]], *out, *self.rest[users[-1] + 1 :])
 
@@ -384,7 +388,7 @@ class _Tile:
         return True
 
     def distinct(self, sweep: _Sweep, cell: Load) -> bool:
-        """Do no two elements go to the same cell?"""
+        """Do no two elements go to the same cell?  Asked last, as a test at run time may come of it."""
         left = set(sweep.iterators)
         most = {name: self.array.extents[k] for k, name in enumerate(sweep.iterators)}
         for e in cell.index:
@@ -443,14 +447,6 @@ def _changed(body: Sequence[NestStmt]) -> set[str]:
 
 def _under(cond: Expr | None, s: Stmt) -> Stmt:
     return s if cond is None else If(cond, (s,), (), s.span)
-
-
-def _is_zero(e: Expr) -> bool:
-    return isinstance(e, Const) and e.value == 0
-
-
-def _reads(e: Expr) -> bool:
-    return any(isinstance(n, Load) for n in walk(e))
 
 
 def _is_copy_of_itself(s: NestStmt | Stmt) -> bool:

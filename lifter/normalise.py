@@ -522,7 +522,7 @@ class _Walker:
             named = any(name in g and n.buffer in g for n in read for g in groups)
             if not (b.restrict or b.distinct or named):
                 return f"declare `{name}` as `restrict`, or name it with what is read in `noalias` clauses"
-        return _WHOLE_RANGE
+        return WHOLE_RANGE
 
     def bound(self, e: Expr, loop: Loop, known: dict[str, Expr], iterators: dict[str, Expr]) -> Affine:
         e = substitute(e, {**iterators, **known})
@@ -534,7 +534,7 @@ class _Walker:
                 f"bound of the loop over `{name}` changes while the nest runs",
                 loop.span,
                 label=f"`{moving[0]}` is assigned inside the nest",
-                help=f"compute the bound before the nest, or {_WHOLE_RANGE}",
+                help=f"compute the bound before the nest, or {WHOLE_RANGE}",
             )
         read = [n for n in walk(e) if isinstance(n, Load)]
         if read:
@@ -560,7 +560,7 @@ class _Walker:
                 f"bound of the loop over `{name}` changes while the nest runs",
                 loop.span,
                 label=f"`{unknown[0]}` is computed inside the nest",
-                help=f"compute the bound before the nest, or {_WHOLE_RANGE}",
+                help=f"compute the bound before the nest, or {WHOLE_RANGE}",
             )
         return a
 
@@ -773,7 +773,7 @@ def unsigned_facts(params: Sequence[Param]) -> list[Constraint]:
     ]
 
 
-_WHOLE_RANGE = "loop over the whole range and guard the body with an `if`"
+WHOLE_RANGE = "loop over the whole range and guard the body with an `if`"
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 

@@ -52,10 +52,12 @@ from lifter.trees import (
     buffers_in,
     declarations,
     exposed,
+    is_zero,
     leaves,
     loops_in,
     map_tree,
     mentioned,
+    reads_memory,
     replaced,
     tree_exprs,
     widened,
@@ -178,7 +180,7 @@ class _Untiling:
         known = assumed(nest.directive.assume, nest.params)
         self.context = (*unsigned_facts(nest.params), *known, *map(at_least, nest.facts))
         loops = loops_in(nest.body)
-        self.counters = frozenset(x.iterator for x in loops if x.step > 0 and _is_zero(x.lower))
+        self.counters = frozenset(x.iterator for x in loops if x.step > 0 and is_zero(x.lower))
         self.types = {p.name: p.type for p in nest.params if isinstance(p.type, ScalarType)}
 
     @contextmanager
@@ -515,10 +517,6 @@ def _assignments(body: Sequence[NestStmt | Stmt]) -> Iterator[Assign]:
                 yield from _assignments(inner)
 
 
-def _reads(e: Expr) -> bool:
-    return any(isinstance(n, Load) for n in walk(e))
-
-
 def _accumulated(body: Sequence[NestStmt], nest: LoopNest) -> Body:
     """The body with cells in the place of the variables in which a loop adds to them.
 
@@ -548,14 +546,14 @@ def _accumulation(first: NestStmt, loop: NestStmt, last: NestStmt, nest: LoopNes
     own = Var(name, t)
     if any(x.name == name and x.live_after for x in nest.scalars):
         return None
-    changed = assigned_scalars(loop.body) | {x.iterator for x in loops_in((loop,))}
+    used, moving = buffers_in((loop,)), assigned_scalars(loop.body) | {x.iterator for x in loops_in((loop,))}
     if isinstance(cell, Var):
         if cell == own or cell.name in mentioned((loop,)):
             return None
-    elif cell.buffer in buffers_in((loop,)) or any(_reads(i) or variables(i) & changed for i in cell.index):
+    elif cell.buffer in used or any(reads_memory(i) or variables(i) & moving for i in cell.index):
         return None
     kept = start == cell and end == own
-    sums = _is_zero(start) and end in (Binary("+", cell, own, t), Binary("+", own, cell, t))
+    sums = is_zero(start) and end in (Binary("+", cell, own, t), Binary("+", own, cell, t))
     exact = t.is_float and nest.directive.fp == "exact"
     if not kept and (not sums or exact or not _only_adds(loop.body, own)):
         return None
@@ -568,10 +566,6 @@ def _accumulation(first: NestStmt, loop: NestStmt, last: NestStmt, nest: LoopNes
 
 def _named(e: Expr, name: str) -> list[Expr]:
     return [n for n in walk(e) if isinstance(n, Var) and n.name == name]
-
-
-def _is_zero(e: Expr) -> bool:
-    return isinstance(e, Const) and e.value == 0
 
 
 def _only_adds(body: Sequence[NestStmt], own: Var) -> bool:

@@ -117,6 +117,14 @@ def ends(body: Sequence[NestStmt | Stmt]) -> set[str]:
     return {v for s in strides if s is not None and s.end is not None for v in variables(s.end)}
 
 
+def reads_memory(e: Expr) -> bool:
+    return any(isinstance(n, Load) for n in walk(e))
+
+
+def is_zero(e: Expr) -> bool:
+    return isinstance(e, Const) and e.value == 0
+
+
 def has_loop(s: NestStmt | Stmt) -> bool:
     return next(loops_in((s,)), None) is not None
 
@@ -131,7 +139,7 @@ def has_while(body: Sequence[NestStmt | Stmt]) -> bool:
 
 def ends_in_memory(x: Loop) -> bool:
     """Whether it is read from memory where the loop begins or ends."""
-    return any(isinstance(n, Load) for e in (x.lower, x.upper) for n in walk(e))
+    return reads_memory(x.lower) or reads_memory(x.upper)
 
 
 def declarations(body: Sequence[NestStmt | Stmt]) -> Iterator[Declare]:

@@ -7,6 +7,7 @@ import pytest
 from certify.certificate import certificate
 from lifter.trees import loops_in, tree_exprs
 from mdh_core.expr import Load, walk
+from mdh_core.rules import verify
 from tests.lifting import check_meaning, check_refused_loop, lifted, nests, operators
 from tests.test_frontend_c import same
 
@@ -258,6 +259,59 @@ def test_other_tiles(tmp_path, name):
     found = lifted(text)
     assert sorted(operators(found).split()) == sorted(wanted.split())
     assert check_meaning(found, trials=20) > 3
+
+
+def test_what_is_known_of_sizes_is_known_to_the_certificate():
+    """Cells are one for each element where `n` is at least 2, which is tested; types of moved iterators are theirs."""
+    sums = """for (int i = 0; i < n; i += 4) {
+      int m = n, t[4] = {0};
+      for (int k = 0; k < m; k++) for (int u = 0; u < 4; u++) t[u] += a[k] * b[i + u];
+      m = m - 1;
+      for (int u = 0; u < 4; u++) c[m * u] = t[u];
+    }"""
+    turned = """for (int i = 0; i < n; i += 4) {
+      int t[4];
+      for (int u = i; u < i + 4; u++) t[u - i] = a[u] * u;
+      for (int u = 0; u < 4; u++) c[i + u] = t[3 - u];
+    }"""
+    for loops, assume in ((sums, ("n - 2 >= 0",)), (turned, ())):
+        found = lifted(f"void f({SIGNATURE.replace('*', '*restrict ')})\n{{\n#pragma mdh\n{loops}\n}}\n")
+        assert found.status == "lifted" and found.nest.directive.assume == assume
+        assert not certificate(found.nest, found.program).refuted
+        assert not [line for p in found.programs for line in verify(p)]
+
+
+def test_no_size_is_tested_for_sums_that_stay():
+    """The array is no tile of cells: it is changed behind the store."""
+    loops = SUMS.replace("c[n*(i + u) + j + v] = acc[u][v];", "c[n*(i + u) + j + v] = acc[u][v]; c[0] = acc[1][1];")
+    (nest,) = nests(f"void f({SIGNATURE})\n{{\n#pragma mdh\n{loops}\n}}\n")
+    assert nest.directive.assume == ()
+
+
+def test_an_array_that_nothing_reads_is_nothing():
+    loop = "for (int i = 0; i < n; i++) { int v[300], w[300] = {0}; y[i] = x[i]; }"
+    found = lifted(f"void f(int n, const int *x, int *y)\n{{\n#pragma mdh\n{loop}\n}}\n")
+    assert found.status == "lifted" and operators(found) == "i:cc"
+
+
+@pytest.mark.parametrize(
+    ("loop", "counts"),
+    [
+        ("int t[2] = {5, 0}; for (int k = 0; k < t[0]; k++) { t[0] -= 1; t[1] += x[k]; } y[i] = t[1];", False),
+        ("for (int k = 0; k < y[i]; k++) { y[i] -= 1; z[i] += k; }", False),
+        ("for (int k = 0; k < y[2]; k++) { y[i + k] = 1; }", False),
+        ("for (int k = 0; k < z[i + 1]; k++) z[i] += x[k];", True),
+        ("int t[2] = {5, 0}; for (int k = 0; k < t[0]; k++) t[1] += x[k]; y[i] = t[1];", True),
+    ],
+)
+def test_bounds_that_a_loop_changes_are_no_bounds(loop, counts):
+    """C reads them before every iteration."""
+    outer = f"for (int i = 0; i < n; i++) {{ {loop} }}"
+    text = f"void f(int n, const int *restrict x, int *restrict y, int *restrict z)\n{{\n#pragma mdh\n{outer}\n}}\n"
+    if counts:
+        assert len(nests(text)) == 1
+    else:
+        check_refused_loop(text, outer, "MDH202", "`k` is read from memory, which the loop changes")
 
 
 def test_negative_zeros(tmp_path):

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from emit.guards_text import reach_of
 from lifter.lift import LiftedNest
-from mdh_core.expr import Affine
-from mdh_core.ir import programs_of
+from mdh_core.expr import INT32, INT64, Affine, Assign, Binary, Const, Declare, Load, Var, While
+from mdh_core.ir import Buffer, Param, Sequential, programs_of
 from mdh_lift import iterations, kernels
 from tests.lifting import check_meaning, lifted
 
@@ -337,6 +338,30 @@ def nest_of(name: str) -> LiftedNest:
     found = lifted(NESTS[name])
     assert found.program, found.diagnostics
     return found
+
+
+@pytest.mark.parametrize(
+    ("step", "before", "ends"),
+    [
+        (Binary("+", Var("k", INT64), Const(1, INT64), INT64), (), {"3", "n - 1"}),
+        (Binary("+", Var("k", INT64), Const(-1, INT64), INT64), (), None),
+        (Load("x", (Var("k", INT64),), INT64), (), None),
+        (Binary("+", Var("k", INT64), Const(1, INT64), INT64), (Assign(Var("k", INT64), Const(-9, INT64)),), None),
+    ],
+)
+def test_how_far_counted_statements_reach(step, before, ends) -> None:
+    """A variable that jumps as data say, or was set to something else, is not between its ends."""
+    k, end, n = Var("k", INT64), Var("k_end", INT64), Var("n", INT64)
+    x = Buffer("x", INT64, (None,))
+    body = (
+        Declare("k_end", INT64, n), Declare("k", INT64, Const(3, INT64)), *before,
+        While(Binary("<", k, end, INT32), (Assign(Load("x", (k,), INT64), n), Assign(k, step))),
+    )  # fmt: skip
+    found = reach_of(x, [(Sequential(body, (Param("n", INT64),), (x,)), ())])
+    if ends is None:
+        assert found is None
+    else:  # the least and the greatest of both, as it may not be known which is which
+        assert found is not None and [set(texts) for texts in found] == [ends, ends]
 
 
 def test_loops_of_scalar_functions_are_work() -> None:
